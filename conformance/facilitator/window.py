@@ -74,7 +74,7 @@ def _ends_in(seconds: int) -> Callable[[Draft], Draft]:
     return lambda draft: draft.signed(valid_before=draft.auth.valid_after + 600 + seconds)
 
 
-_SIMULATED = {Dialect.PERMIT2: "a simulation shows it, which this text only recommends"}
+_SIMULATED = {Dialect.PERMIT2: "only a simulation shows this, and the text recommends simulations"}
 _BY_BLOCK = "what counts is the time of the block, and the chain says it"
 
 

@@ -1,7 +1,7 @@
 """`python -m tests.interop`: write the guide's tables of other people's programs.
 
-They are made from what the tests of this folder say that they show. They run in CI, the longest in a
-campaign, so that a row is there only if it is true.
+The marks of this folder's tests make the tables. The tests run in CI, the longest in a campaign, so a
+row of a failing test cannot stay.
 """
 
 import pytest

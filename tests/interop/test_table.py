@@ -9,7 +9,7 @@ from tests.interop.table import COLLECTED, FOLDER, PAGE, shown
 
 
 def test_the_guides_tables_are_current(pytestconfig: pytest.Config) -> None:
-    """Each of their tests runs in CI or in a campaign, so that a row is there only if it is true.
+    """The tests behind each row run in CI or in a campaign, so a wrong row cannot stay.
 
     Of a part of this folder, each program is in the table.
     """

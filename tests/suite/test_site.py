@@ -22,7 +22,7 @@ LOST = "server/order/settled-lost"
 
 
 class Page(HTMLParser):
-    """What a page links to, and the elements that it has."""
+    """The links and the elements of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -26,7 +26,7 @@ class Published:
     package: str
     dialects: tuple[Dialect, ...]
     shown: str
-    """What starts it, in a checkout whose packages are installed."""
+    """The command in a checkout, after its packages are installed."""
 
     @property
     def version(self) -> str:

@@ -11,7 +11,7 @@ FEW = (
     "facilitator/balance/none",
     "facilitator/many/eight-all",
 )
-"""What CI asks of one that is published."""
+"""The ids that CI judges of each published facilitator."""
 
 
 def test_the_page_is_that_of_the_cases() -> None:

@@ -249,7 +249,7 @@ def test_what_could_not_be_told_apart_is_in_the_verdict_and_a_path_that_counts_t
     [
         ("settles nothing", "0.004 /weather", 1, "cause it serves without settling"),
         ("never settles", "", 1, "expected 200, and one transfer of the used amount, at most the"),
-        ("settles nothing", "", 2, "has used nothing, by its receipts: name a request"),
+        ("settles nothing", "", 2, "its receipts say that every sale used nothing"),
         ("settles the maximum", "", 0, "Each settlement of `upto` was the maximum"),
         ("settles the maximum", "0.01 /weather", 0, "No MUST demand failed"),
     ],

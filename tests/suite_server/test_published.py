@@ -1,4 +1,4 @@
-"""Servers that others have published get the verdicts that conformance/verdicts.json keeps."""
+"""Published servers get the verdicts of conformance/verdicts.json."""
 
 import pytest
 

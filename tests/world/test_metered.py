@@ -1,4 +1,4 @@
-"""Goods sold `upto` in a story: what its payers sign, and what a run's laws see."""
+"""Goods sold `upto` in a story: the payers' signatures, and the laws of a run."""
 
 from typing import Any
 

@@ -151,7 +151,7 @@ class _Unpaid(FlowAuth):
 
 
 class _Kept(httpx.SyncByteStream):
-    """A body that keeps what came, for a body that breaks off."""
+    """A body that keeps the part received, in case the rest never comes."""
 
     def __init__(self, inner: Any) -> None:
         self._inner, self.read = inner, bytearray()

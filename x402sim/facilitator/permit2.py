@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from x402sim.chain.base import Call, ChainError, ChainUnavailable, Reverted
 from x402sim.facilitator.approval import (
     Approval,
-    Refused as Refused,
+    Refused,
     broadcast,
     missing_wei,
     read_approval,

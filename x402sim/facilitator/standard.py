@@ -23,6 +23,7 @@ from starlette.routing import Route
 from x402sim.chain.base import Call, ChainError, ChainUnavailable
 from x402sim.chain.reverts import Cause
 from x402sim.facilitator import discovery, engine, permit2
+from x402sim.facilitator.approval import Refused
 from x402sim.facilitator.discovery import Catalogue
 from x402sim.facilitator.engine import (
     Facilitator,
@@ -89,37 +90,39 @@ class _Read(msgspec.Struct, frozen=True):
         return checksum(self.payment.signed.authorization.from_)
 
 
+async def _supported(facilitators: Sequence[Facilitator]) -> x402.Supported:
+    kinds = [
+        x402.SupportedKind(
+            x402_version=version,
+            scheme=x402.SCHEME,
+            network=x402.network_name(version, each.network),
+        )
+        for each in facilitators
+        for version in x402.VERSIONS
+    ]
+    metering = [each for each in facilitators if await permit2.offers_upto(each)]
+    metered = [
+        x402.SupportedKind(
+            x402_version=2,
+            scheme=UPTO,
+            network=each.network.caip2,
+            extra={FACILITATOR: checksum(each.account)},
+        )
+        for each in metering
+    ]
+    permits = [each for each in metering if await permit2.takes_permits(each)]
+    extensions = [BAZAAR] + [SPONSORED_PERMIT] * bool(permits) + [APPROVAL] * bool(metering)
+    accounts = dict.fromkeys(checksum(each.account) for each in facilitators)
+    signers = {"eip155:*": list(accounts)}
+    return x402.Supported(kinds=kinds + metered, extensions=extensions, signers=signers)
+
+
 def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Route]:
     """Return the routes of this dialect, for a facilitator on each of some networks."""
     networks = {each.network.name: each.network for each in facilitators}
 
     async def supported(_: Request) -> Response:
-        kinds = [
-            x402.SupportedKind(
-                x402_version=version,
-                scheme=x402.SCHEME,
-                network=x402.network_name(version, each.network),
-            )
-            for each in facilitators
-            for version in x402.VERSIONS
-        ]
-        metering = [each for each in facilitators if await permit2.offers_upto(each)]
-        metered = [
-            x402.SupportedKind(
-                x402_version=2,
-                scheme=UPTO,
-                network=each.network.caip2,
-                extra={FACILITATOR: checksum(each.account)},
-            )
-            for each in metering
-        ]
-        permits = [each for each in metering if await permit2.takes_permits(each)]
-        extensions = [BAZAAR] + [SPONSORED_PERMIT] * bool(permits) + [APPROVAL] * bool(metering)
-        accounts = dict.fromkeys(checksum(each.account) for each in facilitators)
-        signers = {"eip155:*": list(accounts)}
-        return web.answer(
-            x402.Supported(kinds=kinds + metered, extensions=extensions, signers=signers)
-        )
+        return web.answer(await _supported(facilitators))
 
     async def addressed(request: Request) -> tuple[Facilitator, x402.FacilitatorRequest]:
         """Read a body, and choose the facilitator on its network; the first refuses any other."""
@@ -227,7 +230,7 @@ async def _verify_permit2(
         payer = checksum(requested.auth.from_)
         await permit2.verify(facilitator, requested)
         headers = catalogue.note(requested.payment, requested.wanted, is_settled=False)
-    except permit2.Refused as refused:
+    except Refused as refused:
         reason, message = refused.reason, refused.message
     except ChainUnavailable as error:
         reason, message = x402_reasons.UNEXPECTED_VERIFY, str(error)
@@ -256,7 +259,7 @@ async def _settle_permit2(
                 delay_s = facilitator.settings.listing_delay_s
                 headers = catalogue.note(requested.payment, offered, delay_s=delay_s)
             amount = requested.wanted.amount if requested.wanted.scheme == UPTO else None
-    except permit2.Refused as refused:
+    except Refused as refused:
         reason, message, sent = refused.reason, refused.message, refused.tx_hash
     except ChainUnavailable as error:  # nothing was sent
         reason, message = x402_reasons.UNEXPECTED_SETTLE, str(error)

@@ -196,7 +196,7 @@ RoomResults = CaseResults[RoomCase]
 
 @dataclass(slots=True)
 class Trouble:
-    """What has gone wrong with the subject so far, and what follows for the next play.
+    """The subject's failures so far, and their consequences for the next play.
 
     | known so far | the next play |
     | --- | --- |

@@ -510,7 +510,7 @@ class Uses:
         return f"{hows}; {counted(len(self.moved), 'transfer')}{ran}"
 
 
-UNUSED = "what it sells has used nothing, by its receipts: name a request that uses something"
+UNUSED = "its receipts say that every sale used nothing: name a request that uses something"
 
 
 async def used(play: Play, payment: Payment, answers: Sequence[Answer], *more: Payment) -> Uses:

@@ -240,12 +240,11 @@ class ServerRoom(rooms.Room):
         return [each if each.nonce else await self._by_permit2(each) for each in found]
 
     async def _by_permit2(self, moved: Transfer) -> Transfer:
-        """Return a transfer with its nonce of Permit2, which stands in the calldata alone."""
+        """Return a transfer with the nonce of Permit2: no log has the nonce, only the calldata."""
         tx = await self.chain.transaction(Hash(from_hex(moved.tx_hash, 32)))
-        if tx is None or tx.call.to != UPTO_PROXY:
+        if tx is None or tx.call.to != UPTO_PROXY or not (used := abi.settled_nonce(tx.call.data)):
             return moved
-        place = 4 + 32 * (2 if tx.call.data.startswith(abi.SETTLE_UPTO) else 7)
-        return replace(moved, nonce=to_hex(tx.call.data[place : place + 32]))
+        return replace(moved, nonce=to_hex(used[1].to_bytes(32)))
 
     async def allow(self, payer: Address, base: int) -> None:
         """Let a payer approve Permit2 for so many base units, unless that is so already."""
