@@ -37,7 +37,8 @@ PRICES = {
     ("GET", "/stream"): 5_000,
     ("POST", "/report"): 30_000,
 }
-ASK_S, LONGEST_S = 2.0, 300
+ASK_S, LONGEST_S = 6.0, 300
+"""Seconds for the facilitator, which a play holds for `HELD_S`; a busy machine may stand still."""
 OWN_HOST = "shop.example"
 SLOW_S, PIECES, PIECE_S = 1.2, 4, 0.1
 EXPOSED = "PAYMENT-REQUIRED, PAYMENT-RESPONSE, X-PAYMENT-RESPONSE"
