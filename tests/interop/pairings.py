@@ -41,7 +41,7 @@ ROUTES = (
 WHY_NOT = {
     "batch-settlement": "the scheme `batch-settlement` is not built",
     "auth-capture": "the scheme `auth-capture` is not built",
-    "permit2-": "`PaymentAuth` uses no sponsoring",
+    "permit2-erc20": "`PaymentAuth` signs permits, and no transactions",
     "permit2/upfront": "by Permit2 our service settles after the work only",
 }
 """Why something of a route does not work, by a part of its name; the first that fits."""

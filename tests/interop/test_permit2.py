@@ -107,7 +107,8 @@ class Metered:
         if client != "ours":
             told = {"key": wallet.private_key, "network": BASE_SEPOLIA.caip2, "urls": urls}
             return programs.run(CLIENTS[client], told | more)
-        auth = PaymentAuth(wallet, network=BASE_SEPOLIA, version=2, permit2=True)
+        may = {"approve": "0.02", "rpc_url": more["rpc"]} if "rpc" in more else {}
+        auth = PaymentAuth(wallet, network=BASE_SEPOLIA, version=2, permit2=True, **may)
         hooks = {"response": [_without_eip3009]}
         with httpx.Client(auth=auth, trust_env=False, timeout=30, event_hooks=hooks) as http:
             answers = [http.get(url) for url in urls]
@@ -217,9 +218,7 @@ SPONSORINGS = {"eip2612": "eip2612", "erc20": "erc20Approval"}
     *(f"/exact/evm/permit2-{name}GasSponsoring" for name in SPONSORINGS.values()),
     *(f"/upto/evm/permit2-{name}GasSponsoring" for name in SPONSORINGS.values()),
 )
-@paired(
-    *(("ledger", "ours", "ours", client) for client in CLIENTS), ("anvil", "ours", "ours", "npm")
-)
+@paired(*(("ledger", "ours", "ours", client) for client in PARTS), ("anvil", "ours", "ours", "npm"))
 def test_our_service_passes_on_what_its_facilitator_sponsors(
     server: Server, shop: Metered, client: str
 ) -> None:
@@ -236,12 +235,16 @@ def test_our_service_passes_on_what_its_facilitator_sponsors(
     *(f"/exact/evm/permit2-{name}GasSponsoring" for name in SPONSORINGS.values()),
     *(f"/upto/evm/permit2-{name}GasSponsoring" for name in SPONSORINGS.values()),
 )
+@shows_routes(
+    PAYER, *(f"/{scheme}/evm/permit2-eip2612GasSponsoring" for scheme in ("exact", "upto"))
+)
 @paired(
+    ("ledger", "ours", "Python", "ours", "eip2612"),
     *((*pair, kind) for kind in SPONSORINGS for pair in OURS_TO_THEIRS),
     *(("anvil", *pair[1:], "erc20") for pair in OURS_TO_THEIRS),
     more="kind",
 )
-def test_their_payer_without_gas_signs_a_permit_or_an_approval(
+def test_a_payer_without_gas_signs_a_permit_or_an_approval(
     shop: Metered, client: str, kind: str
 ) -> None:
     """On anvil the world's token takes no permits."""

@@ -515,6 +515,29 @@ async def test_exact_is_sold_by_permit2_beside_eip_3009(rig):
 
 
 @metered_scene
+async def test_with_the_payers_own_id_the_answer_is_given_again(rig):
+    """And no other payment, by Permit2 or not, has the id."""
+    await rig.approve()
+    required = await rig.http.get("/report")
+
+    def named(**changes: Any) -> dict[str, str]:
+        headers = rig.signed(required, **changes)
+        payment = json_in(headers["PAYMENT-SIGNATURE"])
+        payment["extensions"] = {"payment-identifier": {"info": {"id": "pay_of_the_payers_own"}}}
+        return {"PAYMENT-SIGNATURE": to_base64(payment)}
+
+    headers = named()
+    first, again = [await rig.chat(headers, "/report") for _ in range(2)]
+    assert (again.text, receipt(again)) == (first.text, receipt(first))
+    others = [named(), named()]
+    assert [(await rig.chat(each, "/report")).status_code for each in others] == [409, 409]
+    rig.service.store.clear()
+    answers = await asyncio.gather(*(rig.chat(each, "/report") for each in others))
+    assert sorted(each.status_code for each in answers) == [200, 409]
+    assert (rig.works, rig.earned) == (2, 2 * MAXIMUM)
+
+
+@metered_scene
 async def test_without_a_facilitator_exact_is_offered_by_eip_3009_alone(rig):
     with broken(rig, "facilitator", only("/supported", lose_request)):
         required = await rig.http.get("/report")

@@ -11,9 +11,9 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, to_hex
 from x402sim.protocol.messages import encode
 from x402sim.protocol.permit2 import PERMIT2
-from x402sim.protocol.permit2_payments import SPONSORED_PERMIT
+from x402sim.protocol.permit2_payments import SPONSORED_PERMIT, SponsoredPermit, sponsored_permit_in
 from x402sim.protocol.ways import object_in
-from x402sim.protocol.x402 import RequiredV2
+from x402sim.protocol.x402 import RequiredV2, json_in
 
 
 class Allowance(NamedTuple):
@@ -56,12 +56,18 @@ def ask_allowance(
         try:
             found.append(number_in((yield from send(Send(called(url, token, data), True)))))
         except httpx.HTTPError as error:
-            raise PaymentFailed(f"the node at {url} does not answer: {error}") from error
-    if found[0] is None:
-        raise PaymentFailed(f"the node at {url} does not say what Permit2 may take; is it a node?")
-    return Allowance(found[0], found[1])
+            raise PaymentFailed(f"the node {url} does not answer: {error}") from error
+    base, permit_nonce = found
+    if base is None:
+        raise PaymentFailed(f"the node {url} does not say what Permit2 may take; is it a node?")
+    return Allowance(base, permit_nonce)
 
 
 def sponsors_permits(required: object) -> bool:
     """Tell whether a 402 offers to send the payer's permit for Permit2."""
     return isinstance(required, RequiredV2) and SPONSORED_PERMIT in (required.extensions or {})
+
+
+def permit_in(header: str | None) -> SponsoredPermit | None:
+    """Return the payer's permit for Permit2 beside a payment that the payer has made."""
+    return sponsored_permit_in((json_in(header) or {}).get("extensions"))

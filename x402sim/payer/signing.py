@@ -56,6 +56,7 @@ from x402sim.protocol.permit2_payments import (
     FACILITATOR,
     METHOD,
     PROXIES,
+    SPONSORED_PERMIT,
     UPTO,
     Permit2Payment,
     pays_by_permit2,
@@ -433,7 +434,8 @@ def sign(
             terms = message.amount, permit_nonce, message.deadline
             permit = Permit(message.from_, PERMIT2, *terms)
             proof = (by or wallet).sign_permit(permit, network.domain)
-            extensions |= sponsored(permit, network.asset, proof)
+            offered = extensions.get(SPONSORED_PERMIT)
+            extensions |= sponsored(permit, network.asset, proof, offered)
         payment = Permit2Payment(
             x402_version=2,
             accepted=offer.accepted,

@@ -265,8 +265,12 @@ def sponsored_permit_in(extensions: dict[str, Any] | None) -> SponsoredPermit | 
         raise BadMessage(f"{SPONSORED_PERMIT}: {wrong}") from None
 
 
-def sponsored(permit: Permit, asset: Address, signature: bytes) -> dict[str, Any]:
-    """Return a payer's signed permit as the extension of a payment."""
+def sponsored(
+    permit: Permit, asset: Address, signature: bytes, offered: Any = None
+) -> dict[str, Any]:
+    """Return a payer's signed permit as the extension of a payment, beside what a 402 has
+    `offered`: servers compare that.
+    """
     info = SponsoredPermit(
         from_=checksum(permit.owner),
         asset=checksum(asset),
@@ -277,7 +281,9 @@ def sponsored(permit: Permit, asset: Address, signature: bytes) -> dict[str, Any
         signature=to_hex(signature),
         version="1",
     )
-    return {SPONSORED_PERMIT: {"info": msgspec.to_builtins(info)}}
+    kept = offered if isinstance(offered, dict) else {}
+    told = kept["info"] if isinstance(kept.get("info"), dict) else {}
+    return {SPONSORED_PERMIT: {**kept, "info": {**told, **msgspec.to_builtins(info)}}}
 
 
 def permit_of(info: SponsoredPermit) -> tuple[Permit, bytes]:

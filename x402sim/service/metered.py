@@ -31,7 +31,7 @@ from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_he
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.permit2 import Permit2Authorization
-from x402sim.protocol.refusals import Refusal, SettlementRefused, Unpaid, status_of
+from x402sim.protocol.refusals import Refusal, RequestError, SettlementRefused, Unpaid, status_of
 from x402sim.protocol.rules import first_broken
 from x402sim.protocol.x402 import (
     REQUIRED_HEADER,
@@ -43,16 +43,17 @@ from x402sim.protocol.x402 import (
     Settlement,
     domain_of,
     from_base64,
+    identifier_in,
     json_in,
     to_base64,
 )
 from x402sim.service.gate import payment_required, proof_headers, refused
 from x402sim.service.goods import AMOUNT_USED, Found
-from x402sim.service.one_step import HEADERS, require_offered
-from x402sim.service.payments import lasts_too_long
+from x402sim.service.one_step import HEADERS, IdempotentReplay, keep, key_of, require_offered
+from x402sim.service.payments import lasts_too_long, reserve_key
 from x402sim.service.reconcile import AT_MOST, is_deep
 from x402sim.service.state import Service
-from x402sim.service.store.served import StoredResponse
+from x402sim.service.store.served import IdempotencyKey, StoredResponse
 from x402sim.service.store.usages import Usage
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 
@@ -68,6 +69,9 @@ class _Paid(msgspec.Struct, frozen=True):
     payment: words.Permit2Payment
     auth: Permit2Authorization
     signature: bytes
+    text: str
+    identifier: str | None
+    """The payer's own id of a payment in `exact`, whose 402 offers that."""
 
 
 async def sell(
@@ -90,6 +94,8 @@ async def sell(
         paid = _read(text)
         async with service.locks.hold(paid.payment_id):
             return await _sell(service, request, resource, offer, paid, work)
+    except IdempotentReplay as replay:
+        return replay.response
     except Unpaid as why:
         return await _required(service, request, resource, found, offer, why)
 
@@ -170,10 +176,12 @@ def _read(text: str) -> _Paid:
     try:
         payment = words.permit2_payment_of(body := from_base64(text))
         auth, signature = words.message_of(payment)
+        is_exact = payment.accepted.scheme == SCHEME
+        identifier = identifier_in(payment.extensions) if is_exact else None
     except BadMessage as wrong:
         raise Unpaid(x402_reasons.INVALID_PAYLOAD, str(wrong)) from None
     payment_id = words.usage_id(auth.from_, auth.nonce.to_bytes(32))
-    return _Paid(payment_id, body, payment, auth, signature)
+    return _Paid(payment_id, body, payment, auth, signature, text, identifier)
 
 
 async def _sell(
@@ -185,7 +193,11 @@ async def _sell(
     work: Callable[[], Awaitable[Response]],
 ) -> Response:
     """Serve one message once; the caller holds the lock."""
-    served, payment_id = service.store.served, paid.payment_id
+    served, payment_id, key = service.store.served, paid.payment_id, None
+    if paid.identifier is not None:
+        key = key_of(service, paid.identifier, resource, paid.text)
+        if served.taken_by(key) is not None:
+            raise web.refused(RequestError.IDENTIFIER_TAKEN)
     usage = service.store.usages.get(payment_id)
     if usage is not None and usage.state != "working":
         _require_same(usage, paid, resource)
@@ -196,13 +208,15 @@ async def _sell(
     is_handed_over = False
     try:
         if usage is None or usage.state == "working":
-            made = await _work(service, resource, offer, paid, work)
+            made = await _work(service, resource, offer, paid, key, work)
             if isinstance(made, Response):
                 return made
             settled = await _settle(service, made)
         else:
             settled = await _settle(service, usage, asks_first=True)
         content = _content(service, settled)
+        if key is not None:
+            keep(service, (payment_id, resource), key, content, paid.auth.deadline)
         conclude = partial(_conclude, service, settled, web.connection(request))
         content.background = cast(Any, conclude)
         is_handed_over = True
@@ -228,10 +242,11 @@ async def _work(
     resource: str,
     offer: RequirementsV2,
     paid: _Paid,
+    key: IdempotencyKey | None,
     work: Callable[[], Awaitable[Response]],
 ) -> Usage | Response:
     """Verify, claim, and work; return what is owed, or an answer that costs nothing."""
-    usage = await _claim(service, resource, offer, paid)
+    usage = await _claim(service, resource, offer, paid, key)
     usages, payment_id = service.store.usages, paid.payment_id
     try:
         answer = await work()
@@ -256,9 +271,15 @@ async def _work(
     return replace(usage, state="owed", used=used_base, answer=msgspec.msgpack.encode(kept))
 
 
-async def _claim(service: Service, resource: str, offer: RequirementsV2, paid: _Paid) -> Usage:
+async def _claim(
+    service: Service,
+    resource: str,
+    offer: RequirementsV2,
+    paid: _Paid,
+    key: IdempotencyKey | None,
+) -> Usage:
     """Have a payment verified, and store the claim; raises `Unpaid`, and `Refused` if the
-    facilitator or the node does not answer.
+    facilitator or the node does not answer, or if another payment has the key.
     """
     auth = paid.auth
     require_offered(paid.payment.accepted, offer)
@@ -299,8 +320,11 @@ async def _claim(service: Service, resource: str, offer: RequirementsV2, paid: _
         since_block=state.height - service.env.settings.final_depth,
     )
     service.store.usages.release(paid.payment_id)  # of work that ended in a crash
-    if not service.store.usages.claim(usage):
-        raise _owed("another request with it is being answered")
+    with service.store.transaction():
+        if not service.store.usages.claim(usage):
+            raise _owed("another request with it is being answered")
+        if key is not None:
+            reserve_key(service, paid.payment_id, key, auth.deadline)
     return usage
 
 

@@ -391,7 +391,7 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
 
 def offered(items: Sequence[Item]) -> tuple[Dialect, ...]:
     """Return the dialects in which the items may be sold."""
-    return (Dialect.MCP,) if items[0].tool else (Dialect.V1, Dialect.V2, Dialect.UPTO)
+    return tuple(each for each in Dialect if (each is Dialect.MCP) is bool(items[0].tool))
 
 
 @asynccontextmanager
