@@ -30,7 +30,7 @@ from x402sim.suite.options import (
 )
 from x402sim.suite.rooms import ControlPlay, RoomResults, in_rooms
 from x402sim.suite.row import RoomCase, RoomKind, beginnings, cases_of, rows_of
-from x402sim.suite.server.double import Double
+from x402sim.suite.server.double import SETTLE, Double
 from x402sim.suite.server.payment import Dialect, is_meant, offers_in, payable, required_in
 from x402sim.suite.server.play import COUNTER, Item, Play
 from x402sim.suite.server.raw import Answer
@@ -101,13 +101,13 @@ class ServerJudge(rooms.RoomJudge[ServerRoom, Play]):
 
     def notes(self) -> list[str]:
         """Return a line if each settlement of `upto` was the maximum, and no use is known."""
-        settled = [
-            (call.amount_base, call.most_base)
+        is_less = [
+            (call.amount_base or 0) < call.most_base
             for double in self.doubles
             for call in double.calls
-            if call.most_base is not None and double.is_settled(call.nonce)
+            if call.path == SETTLE and call.most_base and double.is_settled(call.nonce)
         ]
-        if self.metered or not settled or any(base != most for base, most in settled):
+        if self.metered or not is_less or any(is_less):
             return []
         return [
             "Each settlement of `upto` was the maximum, used or not: --metered 'AMOUNT ITEM' "
