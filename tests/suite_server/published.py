@@ -67,7 +67,7 @@ class Published:
         return None if is_tool else FAILS.replace("/", f"{self.under}/", 1)
 
 
-V1, V2, _, MCP = Dialect
+V1, V2, MCP = Dialect.V1, Dialect.V2, Dialect.MCP
 PUBLISHED = {
     "@x402/next": Published("@x402/next", NEXT, "npm_next", V2),
     "@x402/next (proxy)": Published("@x402/next", NEXT, "npm_next", V2, "/proxied"),
