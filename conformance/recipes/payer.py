@@ -18,9 +18,22 @@ AGAIN, DEADLINE_S = 75, 9
 
 
 def client(kind: Any, task: dict[str, Any]) -> Any:
-    """Return a client that pays on the task's network, up to the task's cap."""
+    """Return a client that pays on the task's network, up to the task's cap.
+
+    Versions without spend controls have policies, which choose among offers.
+    """
     made = kind()
-    made.set_spend_controls({"max_amount_per_payment": f"${task['max_amount']}"})
+    if hasattr(made, "set_spend_controls"):
+        made.set_spend_controls({"max_amount_per_payment": f"${task['max_amount']}"})
+    else:
+        asset, cap = task["asset"].lower(), int(task["max_amount_base_units"])
+        made.register_policy(
+            lambda _, offers: [
+                each
+                for each in offers
+                if each.asset.lower() == asset and int(each.get_amount()) <= cap
+            ]
+        )
     return made.register(task["network"], ExactEvmScheme(Account.from_key(task["private_key"])))
 
 
