@@ -4,6 +4,7 @@ import re
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from zipfile import ZipFile
 
 import msgspec
 import pytest
@@ -190,6 +191,13 @@ def test_the_command_writes_a_site_and_says_where(
     assert "open" in done.stdout
     assert (out / "index.html").is_file()
     assert contact in (out / "object.html").read_text()
+    zips = [tmp_path / name / "site.zip" for name in ("one", "two")]
+    for each in zips:
+        each.parent.mkdir()
+        run("conformance", "site", "--out", str(each), "--contact", contact)
+    assert zips[0].read_bytes() == zips[1].read_bytes()
+    with ZipFile(zips[0]) as archive:
+        assert archive.read("site/index.html") == (out / "index.html").read_bytes()
     empty = tmp_path / "none.json"
     assert "--keep" in refused("site", "--out", str(tmp_path), "--verdicts", str(empty))
 
@@ -200,7 +208,7 @@ def test_a_recipe_names_a_program_that_ships_and_options_of_its_judge() -> None:
             assert (folder("recipes") / recipe.program.split()[0]).is_file()
             given = {**recipe.flags, "start": "a"} if name != "payer" else recipe.flags
             words = ["program"] if name == "payer" else recipe.sells[:1]
-            assert subject(name).read(words, given).dialects == ("v2",)
+            assert subject(name).read(words, given).dialects == (recipe.flags["dialects"],)
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ def keep_verdict(file: Path, subject: Subject[Any], about: About, results: Resul
     recipe, version = sdk.named(subject.name, about.target)
     repeat = f"x402sim conformance {subject.name} --sdk {shlex.quote(about.target)}"
     cases = subject.cases()
-    keep(file, record_of(about, results, cases, recipe.package, version, repeat), cases)
+    keep(file, record_of(about, results, cases, recipe.name, version, repeat), cases)
 
 
 def tell(text: str) -> None:

@@ -26,7 +26,10 @@ Example: x402sim conformance facilitator --sdk x402==2.25.0 --keep verdicts.json
 
 def site(
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Write the site into this folder.")
+        Path,
+        typer.Option(
+            "--out", metavar="DIR|ZIP", help="Write the site into this folder, or archive, .zip."
+        ),
     ],
     verdicts: Annotated[
         Path | None,
@@ -49,7 +52,8 @@ def site(
         if not found.records:
             raise ValueError(f"--verdicts {verdicts}: it has no verdict; --keep adds one")
         number = write(found, out, contact or issues())
-    typer.echo(f"{counted(number, 'file')} in {out}; open {out / 'index.html'}")
+    where = f"unpack {out}" if out.suffix == ".zip" else f"open {out / 'index.html'}"
+    typer.echo(f"{counted(number, 'file')} in {out}; {where}")
 
 
 def issues() -> str:

@@ -12,6 +12,7 @@ from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from x402sim.report.conformance import HTML_MARKS, texts_of
 from x402sim.report.results import Outcome
@@ -84,9 +85,7 @@ class Column:
     def recipe(self) -> str:
         """The file that starts the version, from the root of a checkout; "" without a recipe."""
         rows = recipes(self.record.subject)
-        found = (
-            row.program.split()[0] for row in rows if row.package == self.record.implementation
-        )
+        found = (row.program.split()[0] for row in rows if row.name == self.record.implementation)
         return "".join(f"conformance/recipes/{file}" for file in found)
 
     @property
@@ -376,8 +375,15 @@ def badge(each: Column) -> str:
 
 
 def write(verdicts: Verdicts, out: Path, contact: str = "") -> int:
-    """Write the site into a folder; return the number of its files. Raises `OSError`."""
+    """Write the site into a folder, or into an archive, `out` being a .zip; return the number of
+    its files. The same verdicts give the same bytes. Raises `OSError`.
+    """
     pages = Site(verdicts, contact).made()
+    if out.suffix == ".zip":
+        with ZipFile(out, "w", ZIP_DEFLATED) as archive:
+            for path, text in pages.items():
+                archive.writestr(ZipInfo(f"{out.stem}/{path}"), text, ZIP_DEFLATED)
+        return len(pages)
     for path, text in pages.items():
         file = out / path
         file.parent.mkdir(parents=True, exist_ok=True)
