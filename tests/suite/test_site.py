@@ -15,7 +15,7 @@ from x402sim.report.conformance import About
 from x402sim.report.exchange import Exchange, Exchanges, Message, Movement
 from x402sim.report.results import CaseResult, Loss, Outcome, Result, by_dialect
 from x402sim.spec.ground import folder
-from x402sim.suite import baseline, command, published, sdk, texts
+from x402sim.suite import baseline, published, sdk, texts
 from x402sim.suite.case import by_id
 from x402sim.suite.published import Verdicts, Withdrawn
 from x402sim.suite.site import SUBJECTS, Site, column, slug

@@ -196,8 +196,8 @@ def keep_verdict(file: Path, subject: Subject[Any], about: About, results: Resul
     recipe, version = sdk.named(subject.name, about.target)
     repeat = f"x402sim conformance {subject.name} --sdk {shlex.quote(about.target)}"
     cases = subject.cases()
-    record = record_of(about, results, cases, recipe.name, version, repeat)
-    keep(file, record, cases)
+    record = published.record_of(about, results, cases, recipe.name, version, repeat)
+    published.keep(file, record, cases)
 
 
 def tell(text: str) -> None:
