@@ -50,6 +50,7 @@ from x402sim.payer.reading import (
     AttemptOver,
     is_inconclusive,
     read_settlement,
+    shortened,
 )
 from x402sim.payer.signing import Signer
 from x402sim.payer.standard import (
@@ -507,7 +508,7 @@ class PaymentAuth(FlowAuth):
             _await_body_end(order, payment, response)
         reported = settlement_in(response, version)
         if reported is not None and reported.success:
-            self.settlements.append(reported)
+            self.settlements.append(shortened(reported))
         return response
 
 
