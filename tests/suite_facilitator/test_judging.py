@@ -200,7 +200,10 @@ def test_what_was_started_ends_with_the_judge(tmp_path: Path) -> None:
     [
         (["node", "server.js"], "--start 'node server.js'"),
         ([], "give the command that starts the facilitator"),
-        (["http://127.0.0.1:1", "--start", "x", "--rpc", "http://127.0.0.1:2"], "the judge sets RPC_URL"),
+        (
+            ["http://127.0.0.1:1", "--start", "x", "--rpc", "http://127.0.0.1:2"],
+            "the judge sets RPC_URL",
+        ),
         (["http://127.0.0.1:1", "--rpc", "https://base.example"], "http://127.0.0.1:PORT"),
         (["--start", OURS, "--dialects", "v3"], "dialects are v1, v2, permit2, upto, cronos"),
     ],

@@ -38,6 +38,7 @@ from x402sim.payer.flow import (
     shown_in,
     shown_in_vain,
 )
+from x402sim.payer.node import ask_allowance, sponsors_permits
 from x402sim.payer.purchases import (
     Payment,
     ResourcePayments,
@@ -157,7 +158,10 @@ class PaymentAuth(FlowAuth):
     With `permit2`, offers of the scheme `upto` (at most an amount, settled for what was used) and
     of `exact` by Permit2 are paid, too, if no other of the version read can be. The maximum counts
     for both caps, for good. Nothing here approves Permit2: a server that misses the approval
-    answers 412 or 402, and the error says how much to approve.
+    answers 412 or 402, and the error says how much to approve. With `approve`, an amount of tokens,
+    and `rpc_url`, a node of the only `network`, a payment up to this amount brings a permit
+    (EIP-2612), if Permit2 may take too little and the server offers `eip2612GasSponsoring`. The
+    permit is for Permit2 alone, with the amount and the end of the payment.
 
     `network` is a `Network`, or a name such as "base-sepolia": nothing is paid elsewhere. By
     default every test network of our table is paid, in the order of the offers; both caps hold for
@@ -207,6 +211,8 @@ class PaymentAuth(FlowAuth):
         max_answer_bytes: int = MIB,
         deadline_s: float = DEADLINE_S,
         permit2: bool = False,
+        approve: str = "0",
+        rpc_url: str = "",
     ) -> None:
         self.wallet = wallet
         self.network = TESTNET if network is None else networks_of(network)[0]
@@ -220,8 +226,13 @@ class PaymentAuth(FlowAuth):
             max_total=max_total,
             max_window_s=max_window_s,
             clock=self.clock,
+            approve=approve,
         )
-        self._permit2 = permit2
+        if self.signer.approve_base and not (permit2 and rpc_url and network):
+            raise ValueError(
+                "approve: give permit2=True, network, and rpc_url, a node of its chain"
+            )
+        self._permit2, self._rpc_url = permit2, rpc_url
         self.max_unserved = max_unserved
         """How many payments for one resource may have bought nothing yet."""
         self.receipts: list[Receipt] = []
@@ -347,7 +358,7 @@ class PaymentAuth(FlowAuth):
                 raise self._not_served(order)
             if order.shown:
                 raise shown_in_vain(order.step.request.url, order.shown)
-            payment = self._sign(required)
+            payment = yield from self._sign(required)
             payments.give_up()
             answer = yield from self._settle(order, payment)
             if answer is not None:
@@ -371,14 +382,18 @@ class PaymentAuth(FlowAuth):
             raise failed
         return found
 
-    def _sign(self, required: Required) -> Payment:
+    def _sign(self, required: Required) -> Generator[Step, httpx.Response | None, Payment]:
         """Sign the first offer within the caps; raises the `PaymentFailed` of the last without."""
         kinds = (False, True) if self._permit2 else (False,)
         *others, last = [(network, permit2) for permit2 in kinds for network in required]
         for network, permit2 in others:
             with suppress(PaymentFailed):
                 return self.signer.sign(required[network], network, permit2=permit2)
-        return self.signer.sign(required[last[0]], *last)
+        wanted, allowed = required[last[0]], None
+        if self.signer.approve_base and sponsors_permits(wanted):
+            owner = self.wallet.address_bytes
+            allowed = yield from ask_allowance(self._rpc_url, last[0].asset, owner)
+        return self.signer.sign(wanted, *last, allowed)
 
     def _show_unserved(self, order: Order) -> Flow:
         """Send the proof of the newest payment that bought nothing yet."""

@@ -25,8 +25,8 @@ from x402sim.protocol.messages import decode, encode
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import BASE_SEPOLIA, TESTNET, Network
 from x402sim.protocol.permit2_payments import (
-    authorization_of,
     is_permit2,
+    message_of,
     permit2_payment_of,
     terms_of,
 )
@@ -218,7 +218,7 @@ def draft_of(request: httpx.Request, wallet: Wallet, network: Network, now_s: in
         fields: dict[str, Any] = decode(x402.from_base64(text), dict[str, Any])
         if is_permit2(fields.get("payload")):
             sent = permit2_payment_of(x402.from_base64(text))
-            message, _ = authorization_of(sent.payload, sent.accepted.scheme)
+            message, _ = message_of(sent)
             resource = sent.resource.url if sent.resource else ""
             networks, terms = (network, network), terms_of(message)
             return Draft(dialect, terms, wallet, *networks, resource, "", now_s, by_permit2=True)

@@ -81,9 +81,10 @@ async def own_good(service: Service, built_in: Starlette, request: Request) -> R
     async def made() -> Response:
         return await found.good.answer(whole)
 
-    if found.good.upto:
-        return await metered.sell(service, request, resource, found.price_base, made)
-    return await sell(service, request, resource, made, own=found)
+    if found.good.upto or (found.good.permit2 and metered.pays(request)):
+        return await metered.sell(service, request, resource, found, made)
+    answer = await sell(service, request, resource, made, own=found)
+    return await metered.beside(service, found, answer) if found.good.permit2 else answer
 
 
 class _Unread(Response):

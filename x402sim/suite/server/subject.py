@@ -30,7 +30,7 @@ from x402sim.suite.options import (
 )
 from x402sim.suite.rooms import ControlPlay, RoomResults, in_rooms
 from x402sim.suite.row import RoomCase, RoomKind, beginnings, cases_of, rows_of
-from x402sim.suite.server.double import Double
+from x402sim.suite.server.double import SETTLE, Double
 from x402sim.suite.server.payment import Dialect, is_meant, offers_in, payable, required_in
 from x402sim.suite.server.play import COUNTER, Item, Play
 from x402sim.suite.server.raw import Answer
@@ -113,13 +113,13 @@ class ServerJudge(rooms.RoomJudge[ServerRoom, Play]):
 
     def notes(self) -> list[str]:
         """Return a line if each settlement of `upto` was the maximum, and no use is known."""
-        settled = [
-            (call.amount_base, call.most_base)
+        is_less = [
+            (call.amount_base or 0) < call.most_base
             for double in self.doubles
             for call in double.calls
-            if call.most_base is not None and double.is_settled(call.nonce)
+            if call.path == SETTLE and call.most_base and double.is_settled(call.nonce)
         ]
-        if self.metered or not settled or any(base != most for base, most in settled):
+        if self.metered or not is_less or any(is_less):
             return []
         return [
             "Each settlement of `upto` was the maximum, used or not: --metered 'AMOUNT ITEM' "
@@ -403,7 +403,7 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
 
 def offered(items: Sequence[Item]) -> tuple[Dialect, ...]:
     """Return the dialects in which the items may be sold."""
-    return (Dialect.MCP,) if items[0].tool else (Dialect.V1, Dialect.V2, Dialect.UPTO)
+    return tuple(each for each in Dialect if (each is Dialect.MCP) is bool(items[0].tool))
 
 
 @asynccontextmanager
