@@ -378,7 +378,7 @@ def instead(answer: httpx.Response) -> str:
     if there and 300 <= status < 400:
         return f"the server answered {status} and redirects to {shlex.quote(there)}: give that URL"
     if answer.is_error and answer.request.url.path.rstrip("/").endswith("/mcp"):
-        do = "name one with --tool, and give what it takes with --arguments"
+        do = "name a tool with --tool, and give the arguments with --arguments"
         return f"the server answered {status}; a server of MCP sells tools: {do}"
     if status == 405:
         allowed = answer.headers.get("allow", "another method")

@@ -358,7 +358,7 @@ export class Sim {
     return this.#json("POST", "/faucet", given);
   }
 
-  /** Make a wallet that is a contract, if it is not there yet: {"owner": "0x…"}. */
+  /** Make a contract wallet, unless the wallet exists: {"owner": "0x…"}. */
   wallet(given: { owner: string }): Promise<MadeWallet> {
     return this.#json("POST", "/wallet", given);
   }

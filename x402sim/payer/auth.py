@@ -145,11 +145,11 @@ class PaymentAuth(FlowAuth):
     Nothing is signed for a request that brings a proof of payment, such as X-Payment-Id. While an
     authorization may be used (until `EXPIRY_MARGIN_S` after validBefore), the next request for the
     resource sends the same authorization again, after a lost answer or a refusal. So a server that
-    refuses payments never holds more than one usable authorization for each resource, all within
-    `max_total`. Later the payer signs another only if the server refuses both the first
-    and the payment id; a 5xx or no answer leaves the payment unresolved. A server that reports the
-    nonce as used or the payment as settled has been paid: nothing more is signed. Unfinished
-    payments are remembered by host and port: a server that restarts on another port is paid anew.
+    refuses payments holds at most one usable authorization for each resource, all within
+    `max_total`. Later the payer signs another only if the server refuses both the first and the
+    payment id; a 5xx or no answer leaves the payment unresolved. A server that reports the nonce as
+    used or the payment as settled has been paid: nothing more is signed. Unfinished payments are
+    remembered by host and port: a server that restarts on another port is paid anew.
 
     `state_dir` is a folder for the unfinished payments, each stored before it is sent. After a
     restart, another object with this folder sends them again instead of signing. A purchase that
@@ -171,8 +171,8 @@ class PaymentAuth(FlowAuth):
     A payment has bought something when the caller has read the answer's body to the end. If the
     body breaks off, or the caller closes the answer earlier, the next request sends the same
     payment again. While a body is being read, other requests pay for themselves, in two steps if
-    the server refuses the payment id; an answer that is dropped without being closed, or closed by
-    code that an exception such as KeyboardInterrupt interrupts, counts as being read.
+    the server refuses the payment id; an answer dropped without being closed, or whose close an
+    exception such as KeyboardInterrupt interrupts, counts as being read.
 
     A server that takes a payment and answers 402 again gets no second payment for the resource: at
     most `max_unserved` payments (default 1) may have bought nothing yet, beside those whose answers

@@ -64,7 +64,7 @@ WhyUnreadable = Callable[[Way], str]
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One public client: its name, the offers it can read, and the offers it pays by default."""
+    """One public client: the name, the readable offers, and the offers paid by default."""
 
     name: str
     dialect: Dialect

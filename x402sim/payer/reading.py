@@ -93,7 +93,7 @@ def _says_made(error: _Refusal, payment: Payment) -> bool:
     """Return whether an error reports the payment as made; then no other payment is signed.
 
     "Nonce already used" does, even with `final: true`: the payer drew the nonce at random, so only
-    this authorization can have used it, perhaps at a service that has lost the record.
+    this authorization can have used the nonce, perhaps at a service without the record.
     """
     match error.refusal:
         case Refusal.ALREADY_SETTLED:

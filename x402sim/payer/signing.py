@@ -3,8 +3,8 @@
 A server may be hostile or broken, and before money moves, a server can lie only in a 402. Read this
 file from top to bottom: it bounds the cost of any lie.
 
-1. `read_offer` (two steps) and `choose` (one step, the x402 standard) take an offer only if its
-   scheme, network, token and the token's EIP-712 domain are those of the payer's own `Network`. So
+1. `read_offer` (two steps) and `choose` (one step, the x402 standard) take an offer only if scheme,
+   network, token and the token's EIP-712 domain equal the payer's own `Network`. So
    decimals, token and chain never come from the server.
 2. `Signer.sign` compares the amount with both caps, signs, and counts the amount, under one lock. A
    signed authorization counts for good, used or not, because only the chain can tell.
@@ -145,7 +145,7 @@ class StandardOffer(msgspec.Struct, frozen=True):
     about: x402.Resource | None
     takes_payment_ids: bool = False
     unknown: Mapping[str, Any] | None = None
-    """The extensions that this payer does not know, which the payer sends back unchanged."""
+    """The extensions unknown to this payer, which the payer sends back unchanged."""
 
 
 OverCaps = Callable[[int], str]
@@ -161,8 +161,8 @@ def choose(
 ) -> StandardOffer:
     """Return the first offer that this payer can take; raises `PaymentFailed` without one.
 
-    Offers that are settled before the server works come after all others, and after these come
-    offers by Permit2, if the payer takes them at all.
+    Offers that are settled before the server works come after the other offers; last come offers by
+    Permit2, if the payer takes such offers.
     """
     about, takes_payment_ids, unknown = None, False, None
     if isinstance(required, x402.RequiredV2):
@@ -486,7 +486,7 @@ class Allowed:
     """The networks and the clock that a user of `pay` trusts.
 
     `known` are the networks, from our table and the user's file. `keys` are play money: the server
-    itself has published these keys, so no lie costs the user anything.
+    has published the keys, so no lie costs the user anything.
     """
 
     known: Mapping[str, Network]

@@ -63,7 +63,7 @@ async def perp_market(service: Service, request: Request) -> Response:
 
 
 async def own_good(service: Service, built_in: Starlette, request: Request) -> Response | Starlette:
-    """Any other path: what the user sells or gives away there, or a path that every service has."""
+    """Any other path: a good of the user, for sale or free, or a path of every service."""
     path = plain_path(request)
     found = service.env.shop.at(resource := request.scope["path"], request.method)
     if found is None:

@@ -2,7 +2,7 @@
 
 Flags, an OpenAPI document, an API behind the service and Python write the same list
 (`service/sources.py`). `Shop` finds the good and the price of a request. A payment is bound to a
-path (5/resource-binding), so all methods of one path have one price.
+path (5/resource-binding), so all methods of a path have the same price.
 """
 
 import re
@@ -97,7 +97,7 @@ class Found(NamedTuple):
 
 
 class Shop:
-    """The goods of one service, whose token has so many decimals.
+    """The goods of one service; `decimals` are the decimals of the service's token.
 
     Exact paths come before paths with holes; otherwise the first that fits counts. Raises
     `ValueError` for a price that the token cannot pay, and for two prices of one path.

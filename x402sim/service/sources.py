@@ -78,7 +78,7 @@ def goods_of(sells: Sells) -> tuple[Good, ...]:
     """Return the goods of a mapping from "GET /weather 0.01" to what is sold.
 
     A value is a body (bytes, text, or anything else as JSON), a response of Starlette, or a
-    function of the request, async or not, that returns one of these. In `upto` ("GET /chat upto
+    function, async or not, that makes such a value of the request. In `upto` ("GET /chat upto
     0.05") a value may be (body, amount used in tokens), such as ("hello", "0.0012"). Raises
     `ValueError`.
     """
@@ -247,8 +247,8 @@ def _operation(document: Any, method: str, path: str, operation: Any) -> Iterabl
         if price is None:
             return ()
         raise ValueError(
-            f"{name}: the answer {status or '2xx'} has no example at {missing.args[0]}; give one, "
-            "for it is the body that is sold"
+            f"{name}: the answer {status or '2xx'} has no example at {missing.args[0]}; give an "
+            "example, because the service sells this body"
         ) from None
     body = body if isinstance(body, str | bytes) and "json" not in kind else encode(body)
     made = fixed(body if kind else b"", kind, code)

@@ -1,7 +1,7 @@
 """Judges a subject in rooms: plays cases, makes good payments in between, finds what jams.
 
-A room is one world with one started subject, in which cases are played in turn. The engine's rule
-of repetition takes these steps here:
+A room is a world with one started subject; cases are played there in turn. The engine's rule of
+repetition takes these steps here:
 
 - Plays that leave the world unchanged share a room, up to `BATCH` plays. The judge makes a good
   payment after the last play, and after each play without an answer. Any other play has a room
@@ -12,7 +12,7 @@ of repetition takes these steps here:
   looks for no more, and all plays of a jammed room are inconclusive.
 - If the subject ends by itself in a play and in the repetition, the play has failed. Other ends
   are counted: `MOST_ENDS` ends fail the control.
-- A subject started by its user has one room, and failed plays are repeated there. After a failed
+- A subject started by the user has one room; failed plays are repeated there. After a failed
   good payment, the rest is inconclusive.
 
 Each subject has subclasses: of `Room` with its world, of `Play` with its requests, and of

@@ -179,14 +179,14 @@ class FacilitatorOptions(OfJudge):
 
     subject: Facilitator
     start: tuple[str, ...] | None = flag(
-        "Command that starts it; the judge gives it PORT, RPC_URL and the relayer's PRIVATE_KEY, "
-        "as often as it needs one.",
+        "Command that starts a facilitator; the judge sets PORT, RPC_URL and the relayer's "
+        "PRIVATE_KEY for each facilitator that the judge needs.",
         metavar="COMMAND",
         read=command_like("node facilitator.js"),
     )
     rpc: int | None = flag(
-        "For a facilitator that runs already: its node's address, http://127.0.0.1:PORT. The judge "
-        "serves its chain there.",
+        "For a facilitator that runs already: the address of the facilitator's node, "
+        "http://127.0.0.1:PORT. The judge serves the chain there.",
         metavar="URL",
         read=port_for("its chain", "let the facilitator use it as its node"),
     )
@@ -214,12 +214,13 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> FacilitatorOptions:
         )
     if not url and not command:
         raise ValueError(
-            "give the command that starts it, as in `x402sim conformance facilitator --start "
-            '"node facilitator.js"`, or the URL of one that runs'
+            "give the command that starts the facilitator, as in `x402sim conformance facilitator "
+            '--start "node facilitator.js"`, or the URL of a running facilitator'
         )
     if command and chosen.get("rpc"):
         raise ValueError(
-            "--rpc is for one that runs already: one that the judge starts gets RPC_URL"
+            "--rpc is for a facilitator that runs already; if the judge starts the facilitator, "
+            "the judge sets RPC_URL"
         )
     values = given(FacilitatorOptions, flags)
     facilitator: Facilitator = AtUrl(url, chosen.get("wait", WAIT_S))
@@ -279,8 +280,8 @@ async def begin(
         left_out=left_out,
         plan=lambda broken: _plan(judge, options, cases, broken),
         invalid=lambda why: (
-            "settles no good payment, so nothing can be said of it. "
-            f"{why}. The guide, `Judge your facilitator`, says what it gets and what it answers"
+            "settles no good payment, so there is nothing to judge. "
+            f"{why}. The guide, `Judge your facilitator`, lists the requests and the wanted answers"
         ),
     ) as judging:
         yield judging
@@ -352,8 +353,9 @@ def _plan(
 FACILITATOR: Subject[FacilitatorOptions] = Subject(
     name="facilitator",
     words="[URL]",
-    words_help="Base URL of one that runs; with --start where it listens, {port} for its port.",
-    help="Judge a facilitator: does it verify and settle what it should, once, and nothing else?",
+    words_help="Base URL of a running facilitator; with --start the URL to listen at, with {port} "
+    "for the port.",
+    help="Judge a facilitator: does it verify and settle each good payment, once, and no other?",
     options=FacilitatorOptions,
     read=_read,
     cases=all_cases,

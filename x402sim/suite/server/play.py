@@ -118,7 +118,7 @@ class Play(rooms.Play[ServerRoom, Answer]):
     def handled(self, option: str) -> Item:
         """Return the item of an option; raises `NotApplicable` without an item."""
         if option not in self.handlers:
-            raise NotApplicable(f"it needs a request whose handler is so: give one with --{option}")
+            raise NotApplicable(f"the case needs a {option} request: give one with --{option}")
         return self.handlers[option]
 
     def needs_restarts(self) -> None:

@@ -104,8 +104,8 @@ class ServerJudge(rooms.RoomJudge[ServerRoom, Play]):
         """Open a room, and start one server in it, or two; raises `NotReady` and `Lacking`."""
         if kind is REPLICAS and (not self.shares or self.subject.most_at_once is not None):
             raise Lacking(
-                "it needs two servers that share what they keep, each at a port that it "
-                "is given: say so with --shared-store"
+                "it needs two servers with one store, each at the port that the judge gives: "
+                "say so with --shared-store"
             )
         room = await opened(self.subject, kind, self.network, self.seed, name, self.port)
         self.doubles.append(room.double)
@@ -194,8 +194,8 @@ all_cases = partial(cases_of, "server", *SECTIONS)
 def item_in(text: str) -> Item:
     """Read an item for sale: a path or URL, perhaps with a method before and a JSON body after it.
 
-    The default method is GET, or POST with a body. A tool is MCP, the path or URL of its server or
-    `stdio`, its name, and its arguments: MCP /mcp forecast {"city": "Oslo"}. Raises `ValueError`.
+    The default method is GET, or POST with a body. A tool is MCP, the path or URL of the server or
+    `stdio`, the name, and the arguments: MCP /mcp forecast {"city": "Oslo"}. Raises `ValueError`.
     """
     words = text.strip().split(maxsplit=1)
     method = ""
@@ -272,8 +272,8 @@ class ServerOptions(OfJudge):
     subject: Server
     items: tuple[Item, ...]
     start: tuple[str, ...] | None = flag(
-        "Command that starts it; the judge gives it PORT, FACILITATOR_URL, RPC_URL and "
-        "X402SIM_PAY_TO, as often as it needs one.",
+        "Command that starts a server; the judge sets PORT, FACILITATOR_URL, RPC_URL and "
+        "X402SIM_PAY_TO for each server that the judge needs.",
         metavar="COMMAND",
         read=command_like("node shop.js"),
     )
@@ -287,7 +287,7 @@ class ServerOptions(OfJudge):
         read=lambda texts: tuple(map(item_in, texts)),
     )
     failing: Item | None = _handler_flag(
-        "A paid request whose handler fails, given as what it sells: is it charged?"
+        "A paid request whose handler fails, written like ITEM: is the payer charged?"
     )
     slow: Item | None = _handler_flag(
         "A paid request whose handler takes seconds: what if the payment expires, or the client "
@@ -298,12 +298,12 @@ class ServerOptions(OfJudge):
     )
     redirecting: Item | None = _handler_flag("A paid request whose handler answers 3xx.")
     counter: Item | None = _handler_flag(
-        "A free request that is answered how often paid handlers have run, as a number: it tells a "
-        "stored answer from a new one where goods are alike."
+        "A free request whose answer is the number of runs of paid handlers: where goods are "
+        "alike, the number tells a stored answer from a new answer."
     )
     metered: tuple[Item, ...] = flag(
         "A request sold `upto` whose use is known, repeatable: the amount used in tokens, and the "
-        "request: '0.0015 /chat'. Is that settled, no more and no less?",
+        "request: '0.0015 /chat'. Is exactly this amount settled?",
         unset=(),
         metavar="'AMOUNT ITEM'",
         is_repeatable=True,
@@ -311,8 +311,8 @@ class ServerOptions(OfJudge):
         read=lambda texts: tuple(map(metered_in, texts)),
     )
     facilitator: int | None = flag(
-        "For a server that runs already: its facilitator's address, http://127.0.0.1:PORT. The "
-        "judge serves one there.",
+        "For a server that runs already: the address of the server's facilitator, "
+        "http://127.0.0.1:PORT. The judge serves a facilitator there.",
         metavar="URL",
         read=port_for("its facilitator", "let the server use it"),
     )
@@ -382,13 +382,13 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
     elif not port or urlsplit(url).hostname not in ("127.0.0.1", "localhost"):
         raise ValueError(
             f"{' '.join(words)} is no server of this computer that the judge can stand behind: "
-            "let the judge start it (--start COMMAND), or give http://127.0.0.1:PORT/PATH and "
-            "--facilitator http://127.0.0.1:PORT, which it uses as its facilitator"
+            "let the judge start the server (--start COMMAND), or give http://127.0.0.1:PORT/PATH "
+            "and --facilitator http://127.0.0.1:PORT, the facilitator that the server uses"
         )
     elif not chosen.get("facilitator"):
         raise ValueError(
-            "--facilitator http://127.0.0.1:PORT is the address of its facilitator, which the "
-            "judge serves; or let the judge start it: --start COMMAND"
+            "--facilitator http://127.0.0.1:PORT is the address at which the judge serves the "
+            "server's facilitator; or let the judge start the server: --start COMMAND"
         )
     else:
         server = AtPort(f"http://127.0.0.1:{port}", chosen.get("wait", WAIT_S))
@@ -447,8 +447,8 @@ async def begin(
         left_out=left_out,
         plan=lambda broken: _plan(judge, options, cases, broken),
         invalid=lambda why: (
-            f"sells nothing at {options.items[0].shown}, so nothing can be said of "
-            f"it. {why}. The guide, `Judge your server`, says what it gets"
+            f"sells nothing at {options.items[0].shown}, so there is nothing to judge. {why}. The "
+            "guide, `Judge your server`, lists the variables that the judge sets for a server"
         ),
     ) as judging:
         yield replace(judging, left_open=lambda _: (judge.notes(), []))

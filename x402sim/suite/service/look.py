@@ -299,7 +299,9 @@ async def _sessions(ask: Callable[..., Any]) -> list[FoundKey]:
             break
     how = f"POST {path} answered {answer.status}"
     if answer.status not in ABSENT:
-        how = f"{how} to every deposit up to {smallest}: set one, and a duration, that it accepts"
+        how = (
+            f"{how} to every deposit up to {smallest}: set a deposit and a duration that it accepts"
+        )
         return [FoundKey("path", path, how), FoundKey("smallest", smallest, how, False)]
     return [FoundKey("exists", False, how)]
 
