@@ -15,7 +15,7 @@ import typer
 from x402sim.clock import command_started_s
 from x402sim.commands import common, purchase as buying
 from x402sim.payer.auth import DEADLINE_S, MAX_AMOUNT
-from x402sim.payer.core import PAYMENT_ID, PaymentFailed
+from x402sim.payer.core import PAYMENT_ID_HEADER, PaymentFailed
 from x402sim.payer.flow import PROOFS
 from x402sim.payer.mistakes import MISTAKES, Mistake
 from x402sim.payer.reading import UNKNOWN
@@ -417,7 +417,7 @@ def failure(
         why = f"{UNKNOWN}: {why.rstrip('.')}"
     sent, goods, known = outcome.sent, "", outcome.described()
     if sent.payment_id:
-        goods = f"the request with -H {_quoted(PAYMENT_ID, sent.payment_id)} gets the goods"
+        goods = f"the request with -H {_quoted(PAYMENT_ID_HEADER, sent.payment_id)} gets the goods"
     if outcome.is_confirmed:
         why = why.removeprefix(f"{UNKNOWN}: ")
         return f"{why.rstrip('.')}. It is {known}{'; ' * bool(goods)}{goods}"

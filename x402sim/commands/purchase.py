@@ -28,7 +28,7 @@ from x402sim.commands.common import Step
 from x402sim.http.bounded import Limits, bound, to_no_url
 from x402sim.payer import mistakes
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
-from x402sim.payer.core import PAYMENT_ID, SESSION_ID, PaymentFailed
+from x402sim.payer.core import PAYMENT_ID_HEADER, SESSION_ID_HEADER, PaymentFailed
 from x402sim.payer.diagnosis import Picked, by_permit2, pick
 from x402sim.payer.flow import Flow, FlowAuth, Send, origin_of, send
 from x402sim.payer.node import permit_in, sponsors_permits
@@ -552,7 +552,7 @@ class Purchase:
             last.auth,
             *(self.wallet, self.network, self.network),
             str(self.request.url),
-            last.proof.get(PAYMENT_ID, "") if last.version is None else "",
+            last.proof.get(PAYMENT_ID_HEADER, "") if last.version is None else "",
             self.local.allowed.clock.now_s(),
             by_permit2=last.by_permit2,
         )
@@ -836,14 +836,17 @@ class Purchase:
             title = "Paid" if is_paid_or_wrong else "Sent to be paid"
             self.tell(Step(f"{title}: {name}{sent_in}", response.is_success, facts, mark))
             return
-        shown = next((each for each in (PAYMENT_ID, SESSION_ID) if each in request.headers), None)
+        shown = next(
+            (each for each in (PAYMENT_ID_HEADER, SESSION_ID_HEADER) if each in request.headers),
+            None,
+        )
         if shown is None and response.status_code == 402:
             facts |= self._offer(response)
             self.tell(Step(f"Asked: {name}", True, facts))
         else:
             title = f"Repeated with {shown}: {name}" if shown else f"Asked: {name}"
-            if shown == SESSION_ID:
-                facts["session id"] = request.headers[SESSION_ID]
+            if shown == SESSION_ID_HEADER:
+                facts["session id"] = request.headers[SESSION_ID_HEADER]
             self.tell(Step(title, response.is_success, facts))
 
     def _offer(self, response: httpx.Response) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from x402sim.http.bounded import MIB, Limits
 from x402sim.payer.body import on_body_end
 from x402sim.payer.core import (
     PAY_PATH,
-    PAYMENT_ID,
+    PAYMENT_ID_HEADER,
     PaidNotServed,
     PaymentFailed,
     proofs,
@@ -408,7 +408,7 @@ class PaymentAuth(FlowAuth):
             return
         granted = None
         if self._reuse and payment.version is None:
-            granted = order.payments.granted = payment.proof[PAYMENT_ID]
+            granted = order.payments.granted = payment.proof[PAYMENT_ID_HEADER]
         _await_body_end(order, payment, response, granted)
 
     def _not_served(self, order: Order) -> PaidNotServed:
@@ -456,7 +456,7 @@ class PaymentAuth(FlowAuth):
         return response
 
     def _settle(self, order: Order, payment: Payment) -> Maybe:
-        """Send a payment to /api/pay; raises `PaymentFailed` unless the payment is settled.
+        """Send a payment; raises `PaymentFailed` unless the payment is settled.
 
         In one step, the answer to the paying request is returned, unless the answer is a 402.
 
@@ -468,29 +468,19 @@ class PaymentAuth(FlowAuth):
         payments.unresolved = payment
         order.store(must=True)
         try:
+            answer: httpx.Response | Receipt | str
             if payment.version is not None:
-                response = yield from _send(order, payment.proof, payment)
-                if response.status_code == 412 and payment.by_permit2:
-                    raise PaymentFailed(
-                        f"the server answers 412: {payment.approval}", payment.retry_advice
-                    )
-                if response.status_code != 402:
-                    if order.is_served(response):
-                        _await_body_end(order, payment, response)
-                    reported = settlement_in(response, payment.version)
-                    if reported is not None and reported.success:
-                        self.settlements.append(reported)
-                    return response
-                answer: Receipt | str = read_refusal(response, payment.version, payment)
+                answer = yield from self._send_in_one_step(order, payment, payment.version)
             else:
                 request = post(order.step.request, self._pay_path, payment.settlement)
-                response = yield from send(Send(request, True))
-                answer = read_settlement(response, payment)
+                answer = read_settlement((yield from send(Send(request, True))), payment)
         except httpx.HTTPError as error:
             raise PaymentFailed(f"{UNKNOWN}: {error}", payment.retry_advice) from error
         except AttemptOver:
             payments.unresolved = None
             raise
+        if isinstance(answer, httpx.Response):
+            return answer
         payments.settled(payment)
         if isinstance(answer, Receipt):
             payment.receipt = answer
@@ -499,6 +489,26 @@ class PaymentAuth(FlowAuth):
             payment.hint = answer
         order.store()  # settled: after a restart, too, it is shown until it has bought something
         return None
+
+    def _send_in_one_step(
+        self, order: Order, payment: Payment, version: Version
+    ) -> Generator[Step, httpx.Response | None, httpx.Response | str]:
+        """Send a payment with the caller's request; return the answer.
+
+        A 402 that reports the authorization as used is returned in words. Raises `PaymentFailed`
+        and `AttemptOver` for any other 402.
+        """
+        response = yield from _send(order, payment.proof, payment)
+        if response.status_code == 402:
+            return read_refusal(response, version, payment)
+        if response.status_code == 412 and payment.by_permit2:
+            raise PaymentFailed(f"the server answers 412: {payment.approval}", payment.retry_advice)
+        if order.is_served(response):
+            _await_body_end(order, payment, response)
+        reported = settlement_in(response, version)
+        if reported is not None and reported.success:
+            self.settlements.append(reported)
+        return response
 
 
 def _await_body_end(

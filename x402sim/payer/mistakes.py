@@ -13,7 +13,7 @@ import httpx
 from msgspec import structs
 
 from x402sim.http.bounded import Limits
-from x402sim.payer.core import PAY_PATH, PAYMENT_ID, PaymentFailed, settlement
+from x402sim.payer.core import PAY_PATH, PAYMENT_ID_HEADER, PaymentFailed, settlement
 from x402sim.payer.flow import Flow, FlowAuth, Send, Step, send
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import x402
@@ -233,7 +233,7 @@ def paid_in(request: httpx.Request) -> Dialect | None:
     for dialect in (Dialect.V2, Dialect.V1):
         if dialect.version and x402.PAYMENT_HEADERS[dialect.version] in request.headers:
             return dialect
-    is_settled = request.url.path == PAY_PATH and PAYMENT_ID not in request.headers
+    is_settled = request.url.path == PAY_PATH and PAYMENT_ID_HEADER not in request.headers
     return Dialect.TWO_STEPS if is_settled else None
 
 
