@@ -86,7 +86,7 @@ def approve(server: LocalServer, amount_base: int) -> None:
         "data": to_hex(abi.approve(PERMIT2, amount_base)),
     }
     sent = {"jsonrpc": "2.0", "id": 1, "method": "eth_sendTransaction", "params": [call]}
-    assert "result" in httpx.post(f"{server.url}/rpc", json=sent).json()
+    assert "result" in httpx.post(f"{server.url}/rpc", json=sent, timeout=60).json()
 
 
 def allowance(server: LocalServer) -> int:
@@ -94,7 +94,7 @@ def allowance(server: LocalServer) -> int:
     asked = abi.allowance(server.wallets[0].address_bytes, PERMIT2)
     call = {"to": checksum(TESTNET.asset), "data": to_hex(asked)}
     read = {"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": [call, "latest"]}
-    return int(httpx.post(f"{server.url}/rpc", json=read).json()["result"], 16)
+    return int(httpx.post(f"{server.url}/rpc", json=read, timeout=60).json()["result"], 16)
 
 
 def by(server: LocalServer) -> list[str]:
@@ -177,6 +177,7 @@ def test_approve_signs_a_permit_where_the_server_sends_permits(server: LocalServ
     assert (done.exit_code, json.loads(done.stdout)) == (0, {"answer": 42}), done.stderr
     assert "permit         20000 = 0.02 devUSDC.e, for Permit2 alone\n" in done.stderr
     assert "Approved" not in done.stderr
+    assert "/rpc" not in done.stderr, "questions to the node are no steps"
     assert allowance(server) == 20_000 - int(USED)
 
 

@@ -129,6 +129,7 @@ Rpc = Annotated[
         help="URL of a node of the chain, for --approve. [default: the node of a world of `serve`]",
         metavar="URL",
         show_default=False,
+        envvar="X402SIM_RPC_URL",
     ),
 ]
 Session = Annotated[

@@ -769,7 +769,14 @@ class Purchase:
             )
         return draft
 
+    def _is_for_node(self, request: httpx.Request) -> bool:
+        """Tell whether the payer asks its node, which is no step of the purchase."""
+        node = self._node(self.network)
+        return node is not None and request.url == httpx.URL(node.url)
+
     def _sends(self, request: httpx.Request) -> None:
+        if self._is_for_node(request):
+            return
         self.last, draft = request, self.sent
         pays = self._paid_in(request) is not None
         if pays and (draft is None or self.mistake is None):
@@ -801,6 +808,8 @@ class Purchase:
         self.tell(Step(title, True, facts))
 
     def _answered(self, request: httpx.Request, response: httpx.Response) -> None:
+        if self._is_for_node(request):
+            return
         self.newest, status = response, answer(response.status_code)
         facts: dict[str, Any] = {"answer": refusal_in(response) if response.is_error else status}
         name, is_tool = f"{request.method} {request.url.path}", mcp.TOOL in request.headers
