@@ -15,6 +15,8 @@ from tests.bench.rounds import Measured, NotMeasured, Round, Work, alternate, cp
 from tests.bench.served import Servers
 
 GUARDED_SINCE = "2026-11-24"
+PAIRED_WITH, OF_PAIRS = "6fef0bf0", 0.85
+"""A row may have 0.85 of its speed at this commit; name another once a row has become faster."""
 TOLERANCE = 0.7
 """A row may have 0.7 of its guarded speed; a cost may be 1 / 0.7 of its guarded one."""
 OF_PARTS = 0.93
@@ -172,6 +174,11 @@ def _growth(bench: Bench) -> Measured:
     return alternate(many, among(100), bench.effort.rounds, is_cost=True)  # three differ by a tenth
 
 
+def _joined(_: Bench) -> Measured:
+    first, second = (lifecycle.joined_bytes(1000) / 1000 for _ in range(2))
+    return Measured((min(first, second),))  # the first fills caches, too
+
+
 RUNS = {
     "payers": "{payers:,} payers pay once",
     "large": "{large:,} payers pay once, journal in a file",
@@ -220,6 +227,10 @@ ROWS = {
         lambda bench: bench.started("-c", "from x402sim import World"), 5, 4, 4.8, is_cost=True),
     "growth": Row("a payment among {payers:,} payers", "among 100", "µs",
         _growth, 1.1, 1.0, 1.0, is_cost=True),
+    "joined": Row("a payer of 1,000 who have joined: kB", "", "",
+        _joined, 5.5, 4, 5.03, is_cost=True, tolerance=OF_PAIRS),
+    "cases": Row("a case of a judgement by all", "by every third", "ms",
+        lambda bench: bench.cost(small.judging(1), small.judging(3)), 1.2, 1.1, is_cost=True),
     "reading": Row("the frame of orders from a file, an event", "its lines by msgspec", "µs",
         lambda bench: bench.cost(*size.reading(bench.effort.framed)), 3, 2, 2.4, is_cost=True),
     "spread": Row("a sweep over two processes, a world", "multiprocessing.Pool", "ms",
