@@ -242,8 +242,8 @@ class Sender:
             return await self._node.ask("eth_getTransactionByHash", tx_hash) is not None
         return False
 
-    async def resend_if_dropped(self, tx_hash: Hash) -> None:
-        """Send an unmined transaction again, if the node has dropped it.
+    async def resend_if_dropped(self, tx_hash: Hash, *, is_known: bool) -> None:
+        """Send an unmined transaction again, if the node has dropped it, and it is not known there.
 
         Raises `Replaced` if it was replaced, and `ChainError`. `REPLACED_AFTER` answers in a row
         prove a replacement. A single answer does not: a load balancer may reach a node that lags.
@@ -251,7 +251,7 @@ class Sender:
         sent = self.sent.get(tx_hash)
         if sent is None:
             return
-        if await self._node.ask("eth_getTransactionByHash", to_hex(tx_hash)):
+        if is_known:
             sent.replaced_answers = 0
         elif await self._count(sent.sender, "latest") > sent.nonce:
             sent.replaced_answers += 1
@@ -327,19 +327,25 @@ class EvmChain:
 
     async def receipt(self, tx_hash: Hash) -> TxReceipt | None:
         """Return the receipt of a mined transaction."""
+        return (await self._look(tx_hash))[0]
+
+    async def _look(self, tx_hash: Hash) -> tuple[TxReceipt | None, bool]:
+        """Return the receipt of a transaction, if mined, and whether the node has the
+        transaction.
+        """
         hash_hex = to_hex(tx_hash)
         found, tx = await self.node.ask_all(
             ("eth_getTransactionReceipt", hash_hex), ("eth_getTransactionByHash", hash_hex)
         )
         if found is None or tx is None:
-            return None
+            return None, not (found is None and tx is None)
         read = self.node.parse(objects.transaction, "eth_getTransactionByHash", tx)
         status = self.node.parse(
             lambda given: given.get("status"), "eth_getTransactionReceipt", found
         )
         reason = None if status == "0x1" else await self._revert_reason(read)
         into = partial(objects.receipt, call=read.call, revert_reason=reason)
-        return self.node.parse(into, "eth_getTransactionReceipt", found)
+        return self.node.parse(into, "eth_getTransactionReceipt", found), True
 
     async def _revert_reason(self, tx: Transaction) -> str:
         params = to_hex(tx.hash), {"tracer": "callTracer"}
@@ -435,9 +441,9 @@ class EvmChain:
         mined until another replaces it. Raises `Replaced`.
         """
         try:
-            receipt = await self.receipt(tx_hash)
+            receipt, is_known = await self._look(tx_hash)
             if receipt is None:
-                await self._sender.resend_if_dropped(tx_hash)
+                await self._sender.resend_if_dropped(tx_hash, is_known=is_known)
         except Replaced:
             raise
         except ChainError:
