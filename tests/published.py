@@ -1,24 +1,42 @@
-"""What the pages of payers, facilitators and servers share, and the verdicts on published programs.
+"""The pages of payers, facilitators and servers, and the verdicts on our own programs.
 
-A page is made of the rows that are played, and of the problems that people report with the ids that
-catch them. conformance/verdicts.json keeps the verdicts; `x402sim conformance site` shows them.
+`python -m tests.published [NAME…|all]` judges our own, keeps the verdicts in conformance/verdicts.json,
+and writes the pages anew: the rows that are played, and the problems that people report with the ids
+that catch them. `x402sim conformance SUBJECT --sdk NAME==VERSION --keep conformance/verdicts.json`
+judges a published version.
 """
 
 import json
+import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from tests.interop import programs
-from x402sim.judging import Verdict
+from x402sim import PaymentAuth, SessionAuth, Wallet
+from x402sim.clock import stopwatch
+from x402sim.judging import Verdict, judge
+from x402sim.payer.tools import ToolTransport, tool_request
+from x402sim.protocol.networks import network_named
 from x402sim.report.results import Outcome, by_dialect
 from x402sim.suite import published
-from x402sim.suite.case import Case
+from x402sim.suite.case import ONLY, Case
+from x402sim.suite.payer.case import BY_PERMIT2
+from x402sim.suite.payer.play import Task
 from x402sim.suite.subject import subject
 from x402sim.text.templates import markdown_table
+from x402sim.version import VERSION
 
 ROOT = Path(__file__).parents[1]
+DEADLINE_S = 9
+PAGES = {name: ROOT / f"conformance/{name}s.md" for name in ("payer", "facilitator", "server")}
+"""The pages, by subject."""
 
 
 def pinned(program: str, package: str) -> str:
@@ -51,6 +69,77 @@ def failed(found: Verdict) -> set[tuple[str, str]]:
         for dialect, each in by_dialect(result).items()
         if each.outcome is Outcome.FAILED
     }
+
+
+# --- our own programs ------------------------------------------------------------------------
+
+_auths: dict[str, PaymentAuth | SessionAuth] = {}
+
+
+def _auth(task: Task) -> PaymentAuth | SessionAuth:
+    wallet, network = Wallet(task.private_key), network_named(task.network_name)
+    if task.flow == "session":
+        return SessionAuth(
+            wallet, deposit=task.max_amount, network=network, duration=600, deadline_s=DEADLINE_S
+        )
+    return PaymentAuth(
+        wallet, max_amount=task.max_amount, max_total=task.max_amount, network=network,
+        deadline_s=DEADLINE_S, permit2=task.flow in BY_PERMIT2,
+    )  # fmt: skip
+
+
+def by_auth(task: Task) -> str:
+    """Buy all with httpx and `PaymentAuth`, or `SessionAuth`, kept as a program keeps it."""
+    auth = _auths.setdefault(task.state_dir, _auth(task))
+    transport: httpx.BaseTransport = httpx.HTTPTransport()
+    asked = [httpx.Request(task.method, url) for url in task.urls]
+    if task.flow == "mcp":
+        transport, asked = ToolTransport(transport), [tool_request(task.url, task.tool)]
+    with httpx.Client(transport=transport, auth=auth, timeout=DEADLINE_S) as http:
+        return "\n".join(_bought(http, each) for each in asked)
+
+
+def _bought(http: httpx.Client, request: httpx.Request) -> str:
+    elapsed, read = stopwatch(), b""
+    with closing(http.send(request, stream=True)) as answer:
+        answer.raise_for_status()
+        for part in answer.iter_bytes():
+            read += part
+            if elapsed() > DEADLINE_S:  # a time-out of httpx is one of a read, not of the answer
+                raise TimeoutError("an answer without end")
+    return read.decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A program of ours: the arguments of `judge`, and the command that judges it again."""
+
+    subject: str
+    given: Mapping[str, Any]
+    again: str = ""
+
+    def judged(self, *only: str) -> Verdict:
+        """Return the verdict on some ids, or all."""
+        return judge(self.subject, only=only, **self.given)
+
+
+_RUNS = f"{sys.executable} -m x402sim"
+OWN = {
+    "x402sim": Own(
+        "facilitator",
+        {"start": f"{_RUNS} facilitator", "dialects": "v1,v2,cronos,permit2,upto"},
+        "x402sim conformance facilitator --start 'x402sim facilitator'",
+    ),
+    "x402sim (PaymentAuth)": Own(
+        "payer", {"what": by_auth, "dialects": "v1,v2,steps,session,mcp,permit2,upto"}
+    ),
+    "x402sim pay": Own(
+        "payer",
+        {"what": f"{_RUNS} pay --permit2", "dialects": "v1,v2,steps,mcp,permit2,upto"},
+        f"x402sim conformance payer{ONLY} -- x402sim pay --permit2",
+    ),
+}
+"""Each by the name of its record."""
 
 
 # --- the page --------------------------------------------------------------------------------
@@ -112,26 +201,34 @@ def cell(text: str, most: int = 260) -> str:
     return shown if len(shown) <= most else f"{shown[:most]}…"
 
 
-def words(of: str) -> dict[str, Any]:
-    """Return what a page says by itself: page.toml beside the program `of` that writes it."""
-    return tomllib.loads(Path(of).with_name("page.toml").read_text("utf-8"))
-
-
-def page(
-    about: Mapping[str, Any],
-    sections: Mapping[str, str],
-    rows: Iterable[Any],
-    cases: Sequence[Case],
-    ways: Iterable[str],
-) -> str:
-    """Return a page as Markdown: its words, all plays, and the problems of the field.
+def page(name: str) -> str:
+    """Return a subject's page as Markdown: its words, all plays, and the problems of the field.
 
     Two blanks at the end of a line break it, and stay.
     """
+    about = tomllib.loads((ROOT / f"tests/suite_{name}/page.toml").read_text("utf-8"))
+    its, cases = import_module(f"x402sim.suite.{name}.subject"), subject(name).cases()
+    rows = its.rows()
     lines = [
         *about["introduction"].split("\n"),
         f"{len({case.id for case in cases})} ids in {len({case.played_as for case in cases})} plays.",
-        *plays(sections, rows, cases, ways),
+        *plays(its.SECTIONS, rows, cases, rows[0].dialects),
         *problems(about, cases),
     ]
     return "\n".join(each if each.endswith("  ") else each.rstrip() for each in lines) + "\n"
+
+
+def main(names: list[str]) -> None:
+    """Judge these, or all, keep what came of it, and write the pages."""
+    for name in OWN if names == ["all"] else names:
+        found = OWN[name].judged()
+        print(name, found, found.done, f"{found.seconds:.0f} s", flush=True)
+        if found.outcome is Outcome.INCONCLUSIVE:
+            sys.exit(f"{name}: {found.sentence} {sorted({each.reason for each in found.results})}")
+        keep(found, name, VERSION, OWN[name].again)
+    for name, file in PAGES.items():
+        file.write_text(page(name), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

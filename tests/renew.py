@@ -80,7 +80,7 @@ GENERATED = {
         "the pages of payers, facilitators and servers",
         0.2,
         "conformance/*.md",
-        "suite_payer.published; suite_facilitator.published; suite_server.published",
+        "published",
     ),
     "check": Generated(
         "all of these that depend on a new check or mutant",

@@ -1,16 +1,61 @@
-// A purchase by the official client for Node: `node payer.mjs fetch`. X402SIM_TASK_FILE names the file of the task. It
-// prints the goods and exits 0, or exits 75, to be started again: the client does not retry by itself.
+// A purchase by a client for Node, as its guide says: `node payer.mjs fetch|axios|fetch-v1|mppx`. X402SIM_TASK_FILE
+// names the file of the task. It prints the goods and exits 0, or exits 75, to be started again: no client retries by
+// itself.
 import { readFileSync } from "node:fs";
-import { ExactEvmScheme } from "@x402/evm";
-import { wrapFetchWithPaymentFromConfig } from "@x402/fetch";
 import { privateKeyToAccount } from "viem/accounts";
 
 const task = JSON.parse(readFileSync(process.env.X402SIM_TASK_FILE, "utf8"));
-const pay = wrapFetchWithPaymentFromConfig(fetch, {
-  schemes: [{ network: task.network, client: new ExactEvmScheme(privateKeyToAccount(task.private_key)) }],
-  spendControls: { maxAmountPerPayment: `$${task.max_amount}` },
-});
+const account = privateKeyToAccount(task.private_key);
+const cap = task.max_amount_base_units;
+const fits = ({ amount, asset, maxAmountRequired, network, scheme }) =>
+  scheme === "exact" &&
+  [task.network, task.network_name].includes(network) &&
+  asset.toLowerCase() === task.asset.toLowerCase() &&
+  BigInt(amount ?? maxAmountRequired) <= BigInt(cap);
+const found = (offers) => {
+  const offer = offers.find(fits);
+  if (!offer) throw new Error("no offer fits the task");
+  return offer;
+};
+
+// Versions without spend controls have policies.
+async function config({ x402Client }) {
+  const { ExactEvmScheme } = await import("@x402/evm");
+  const schemes = [{ network: task.network, client: new ExactEvmScheme(account) }];
+  return x402Client.prototype.setSpendControls
+    ? { schemes, spendControls: { maxAmountPerPayment: `$${task.max_amount}` } }
+    : { schemes, policies: [(_, offers) => offers.filter(fits)] };
+}
+
+const clients = {
+  async fetch() {
+    const sdk = await import("@x402/fetch");
+    return sdk.wrapFetchWithPaymentFromConfig(fetch, await config(sdk));
+  },
+  async axios() {
+    const [{ default: axios }, sdk] = [await import("axios"), await import("@x402/axios")];
+    const client = sdk.wrapAxiosWithPaymentFromConfig(axios.create(), await config(sdk));
+    return async (url, { method, signal }) => {
+      const answer = await client.request({ url, method, signal });
+      return { ok: true, text: () => JSON.stringify(answer.data) };
+    };
+  },
+  async "fetch-v1"() {
+    const [{ wrapFetchWithPayment }, { createWalletClient, http }, { baseSepolia }] = await Promise.all(
+      ["x402-fetch", "viem", "viem/chains"].map((name) => import(name)),
+    );
+    const wallet = createWalletClient({ account, transport: http(task.rpc_url), chain: baseSepolia });
+    return wrapFetchWithPayment(fetch, wallet, BigInt(cap), found);
+  },
+  async mppx() {
+    const { evm, Mppx } = await import("mppx/client");
+    const authorization = { name: task.token_name, version: task.token_version };
+    const bounds = { maxAtomicAmount: cap, networks: [84532], authorization, currencies: [task.asset] };
+    return Mppx.create({ polyfill: false, methods: [evm.charge({ account, ...bounds })] }).fetch;
+  },
+};
 try {
+  const pay = await clients[process.argv[2]]();
   const answer = await pay(task.url, { method: task.method, signal: AbortSignal.timeout(9000) });
   console.log(await answer.text());
   process.exit(answer.ok ? 0 : 75);

@@ -1,4 +1,4 @@
-"""A purchase by the official client in Python: `python payer.py httpx|requests`.
+"""A purchase by a client in Python: `python payer.py httpx|requests|x402-client`.
 
 X402SIM_TASK_FILE names the file of the task. It prints the goods and exits 0, or exits 75, to be
 started again: no client retries by itself.
@@ -11,21 +11,35 @@ import sys
 from typing import Any
 
 from eth_account import Account
-from x402 import x402Client, x402ClientSync
-from x402.mechanisms.evm.exact import ExactEvmScheme
 
 AGAIN, DEADLINE_S = 75, 9
 
 
 def client(kind: Any, task: dict[str, Any]) -> Any:
-    """Return a client that pays on the task's network, up to the task's cap."""
+    """Return a client that pays on the task's network, up to the task's cap.
+
+    Versions without spend controls have policies, which choose among offers.
+    """
+    from x402.mechanisms.evm.exact import ExactEvmScheme
+
     made = kind()
-    made.set_spend_controls({"max_amount_per_payment": f"${task['max_amount']}"})
+    if hasattr(made, "set_spend_controls"):
+        made.set_spend_controls({"max_amount_per_payment": f"${task['max_amount']}"})
+    else:
+        asset, cap = task["asset"].lower(), int(task["max_amount_base_units"])
+        made.register_policy(
+            lambda _, offers: [
+                each
+                for each in offers
+                if each.asset.lower() == asset and int(each.get_amount()) <= cap
+            ]
+        )
     return made.register(task["network"], ExactEvmScheme(Account.from_key(task["private_key"])))
 
 
 def by_requests(task: dict[str, Any]) -> tuple[int, str]:
     """Buy with requests."""
+    from x402 import x402ClientSync
     from x402.http.clients.requests import x402_requests
 
     session = x402_requests(client(x402ClientSync, task))
@@ -35,6 +49,7 @@ def by_requests(task: dict[str, Any]) -> tuple[int, str]:
 
 async def by_httpx(task: dict[str, Any]) -> tuple[int, str]:
     """Buy with httpx."""
+    from x402 import x402Client
     from x402.http.clients.httpx import x402HttpxClient
 
     async with x402HttpxClient(client(x402Client, task), timeout=DEADLINE_S) as http:
@@ -43,8 +58,21 @@ async def by_httpx(task: dict[str, Any]) -> tuple[int, str]:
             return answer.status_code, answer.text
 
 
+def by_x402_client(task: dict[str, Any]) -> tuple[int, str]:
+    """Buy with x402-client, which takes no cap."""
+    from x402_client import X402Client
+
+    with X402Client(account=Account.from_key(task["private_key"]), timeout=DEADLINE_S) as http:
+        answer = http.get(task["url"])
+        return answer.status_code, answer.text
+
+
+CLIENTS = {
+    "httpx": lambda task: asyncio.run(by_httpx(task)),
+    "requests": by_requests,
+    "x402-client": by_x402_client,
+}
 with open(os.environ["X402SIM_TASK_FILE"], encoding="utf-8") as file:
-    task = json.load(file)
-status, text = by_requests(task) if sys.argv[1] == "requests" else asyncio.run(by_httpx(task))
+    status, text = CLIENTS[sys.argv[1]](json.load(file))
 sys.stdout.write(text)
 sys.exit(0 if 200 <= status < 300 else AGAIN)

@@ -1,13 +1,9 @@
-// A shop with three paid pages, as the guide of @x402/express or @x402/hono builds one: `node server.mjs express|hono`.
-// The environment has PORT, FACILITATOR_URL, X402SIM_PAY_TO and X402SIM_NETWORK (CAIP-2). Each page that a handler
-// makes has a number of its own.
-import { HTTPFacilitatorClient } from "@x402/core/server";
-import { ExactEvmScheme } from "@x402/evm/exact/server";
-
-const { FACILITATOR_URL, PORT, X402SIM_NETWORK: network, X402SIM_PAY_TO: payTo } = process.env;
+// A shop with three paid pages, as the guide of its middleware builds one: `node server.mjs PACKAGE`, @x402/express,
+// @x402/hono, or x402-express or x402-hono of version 1. The environment has PORT, FACILITATOR_URL, X402SIM_PAY_TO,
+// X402SIM_NETWORK (CAIP-2) and X402SIM_NETWORK_NAME. Each page that a handler makes has a number of its own.
+const { FACILITATOR_URL: url, PORT, X402SIM_NETWORK: network, X402SIM_PAY_TO: payTo } = process.env;
 const prices = { "GET /weather": "$0.01", "GET /forecast": "$0.02", "POST /report": "$0.03" };
-const offer = (price) => ({ accepts: { scheme: "exact", price, network, payTo }, description: "goods" });
-const routes = Object.fromEntries(Object.entries(prices).map(([page, price]) => [page, offer(price)]));
+const routes = (offer) => Object.fromEntries(Object.entries(prices).map(([page, price]) => [page, offer(price)]));
 
 let number = 0;
 const page = (words) => ({ ...words, number: ++number });
@@ -16,15 +12,24 @@ const report = ({ title }) => {
   return page({ title });
 };
 
-function paid({ paymentMiddleware, x402ResourceServer }) {
-  const client = new HTTPFacilitatorClient({ url: FACILITATOR_URL });
-  return paymentMiddleware(routes, new x402ResourceServer(client).register(network, new ExactEvmScheme()));
+const name = process.argv[2];
+const { paymentMiddleware, x402ResourceServer } = await import(name);
+async function paid() {
+  if (!name.startsWith("@"))
+    return paymentMiddleware(payTo, routes((price) => ({ price, network: process.env.X402SIM_NETWORK_NAME })), { url });
+  const { HTTPFacilitatorClient } = await import("@x402/core/server");
+  const { ExactEvmScheme } = await import("@x402/evm/exact/server");
+  const server = new x402ResourceServer(new HTTPFacilitatorClient({ url })).register(network, new ExactEvmScheme());
+  return paymentMiddleware(
+    routes((price) => ({ accepts: { scheme: "exact", price, network, payTo }, description: "goods" })),
+    server,
+  );
 }
 
-if (process.argv[2] === "express") {
+if (name.endsWith("express")) {
   const { default: express } = await import("express");
   const app = express();
-  app.use(paid(await import("@x402/express")));
+  app.use(await paid());
   app.use(express.json());
   app.get("/weather", (_, answer) => answer.json(page({ weather: "sunny" })));
   app.get("/forecast", (request, answer) => answer.json(page({ city: request.query.city })));
@@ -33,7 +38,7 @@ if (process.argv[2] === "express") {
 } else {
   const [{ serve }, { Hono }] = [await import("@hono/node-server"), await import("hono")];
   const app = new Hono();
-  app.use(paid(await import("@x402/hono")));
+  app.use(await paid());
   app.get("/weather", (context) => context.json(page({ weather: "sunny" })));
   app.get("/forecast", (context) => context.json(page({ city: context.req.query("city") })));
   app.post("/report", async (context) => context.json(report(await context.req.json())));

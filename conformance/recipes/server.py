@@ -1,30 +1,22 @@
-"""A shop with three paid pages, as the guide of x402 for FastAPI or Flask builds one.
+"""A shop with three paid pages, as the guide of a middleware for FastAPI or Flask builds one.
 
-`python server.py fastapi|flask`. The environment has PORT, FACILITATOR_URL, X402SIM_PAY_TO and
-X402SIM_NETWORK (CAIP-2). Each page that a handler makes has a number of its own.
+`python server.py fastapi|flask|billmyagent-fastapi|billmyagent-flask`. The environment has PORT,
+FACILITATOR_URL, X402SIM_PAY_TO and X402SIM_NETWORK (CAIP-2). Each page that a handler makes has a
+number of its own.
 """
 
 import itertools
 import os
 import sys
+from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
-from x402.http import FacilitatorConfig
-from x402.http.types import PaymentOption, RouteConfig
-from x402.mechanisms.evm.exact import ExactEvmServerScheme
-
 PORT, NETWORK = int(os.environ["PORT"]), os.environ["X402SIM_NETWORK"]
-CONFIG = FacilitatorConfig(url=os.environ["FACILITATOR_URL"])
+PAY_TO, FACILITATOR = os.environ["X402SIM_PAY_TO"], os.environ["FACILITATOR_URL"]
 PRICES = {"GET /weather": "$0.01", "GET /forecast": "$0.02", "POST /report": "$0.03"}
 
 
-def option(price: str) -> PaymentOption:
-    """Return the offer at a price."""
-    pay_to = os.environ["X402SIM_PAY_TO"]
-    return PaymentOption(scheme="exact", pay_to=pay_to, price=price, network=NETWORK)
-
-
-ROUTES = {page: RouteConfig(accepts=[option(price)]) for page, price in PRICES.items()}
 numbers = itertools.count(1)
 
 
@@ -35,13 +27,57 @@ def page(**words: Any) -> dict[str, Any]:
     return {**words, "number": next(numbers)}
 
 
-def fastapi() -> None:
-    """Sell with FastAPI."""
-    import uvicorn
-    from fastapi import FastAPI
+def official() -> tuple[Any, Any, Any]:
+    """Return the SDK's routes, configuration and scheme."""
+    from x402.http import FacilitatorConfig
+    from x402.http.types import PaymentOption, RouteConfig
+    from x402.mechanisms.evm.exact import ExactEvmServerScheme
+
+    def route(price: str) -> Any:
+        offer = PaymentOption(scheme="exact", pay_to=PAY_TO, price=price, network=NETWORK)
+        return RouteConfig(accepts=[offer])
+
+    routes = {page: route(price) for page, price in PRICES.items()}
+    return routes, FacilitatorConfig(url=FACILITATOR), ExactEvmServerScheme()
+
+
+def for_fastapi(app: Any) -> None:
+    """Add the SDK's middleware to an app."""
     from x402.http import HTTPFacilitatorClient
     from x402.http.middleware.fastapi import PaymentMiddlewareASGI
     from x402.server import x402ResourceServer
+
+    routes, config, scheme = official()
+    server = x402ResourceServer(HTTPFacilitatorClient(config))
+    server.register(NETWORK, scheme)
+    app.add_middleware(PaymentMiddlewareASGI, routes=routes, server=server)
+
+
+def for_flask(app: Any) -> None:
+    """Add the SDK's middleware to an app."""
+    from x402.http import HTTPFacilitatorClientSync
+    from x402.http.middleware.flask import payment_middleware
+    from x402.server import x402ResourceServerSync
+
+    routes, config, scheme = official()
+    server = x402ResourceServerSync(HTTPFacilitatorClientSync(config))
+    server.register(NETWORK, scheme)
+    payment_middleware(app, routes, server)
+
+
+def billmyagent(app: Any) -> None:
+    """Add the middleware of billmyagent to an app."""
+    kind = sys.argv[1].partition("-")[2]
+    middleware = import_module(f"billmyagent.middleware.{kind}")
+    middleware.add_payment_middleware(
+        app, pay_to=PAY_TO, routes=PRICES, facilitator_url=FACILITATOR
+    )
+
+
+def fastapi(add: Callable[[Any], None]) -> None:
+    """Sell with FastAPI behind a middleware."""
+    import uvicorn
+    from fastapi import FastAPI
 
     async def weather() -> Any:
         return page(weather="sunny")
@@ -52,31 +88,30 @@ def fastapi() -> None:
     async def report(body: dict[str, str]) -> Any:
         return page(title=body["title"])
 
-    server = x402ResourceServer(HTTPFacilitatorClient(CONFIG))
-    server.register(NETWORK, ExactEvmServerScheme())
     app = FastAPI()
-    app.add_middleware(PaymentMiddlewareASGI, routes=ROUTES, server=server)
+    add(app)
     app.get("/weather")(weather)
     app.get("/forecast")(forecast)
     app.post("/report")(report)
     uvicorn.run(app, host="127.0.0.1", port=PORT, log_level="warning")
 
 
-def flask() -> None:
-    """Sell with Flask."""
+def flask(add: Callable[[Any], None]) -> None:
+    """Sell with Flask behind a middleware."""
     from flask import Flask, request
-    from x402.http import HTTPFacilitatorClientSync
-    from x402.http.middleware.flask import payment_middleware
-    from x402.server import x402ResourceServerSync
 
-    server = x402ResourceServerSync(HTTPFacilitatorClientSync(CONFIG))
-    server.register(NETWORK, ExactEvmServerScheme())
     app = Flask(__name__)
     app.get("/weather", endpoint="weather")(lambda: page(weather="sunny"))
     app.get("/forecast", endpoint="forecast")(lambda: page(city=request.args["city"]))
     app.post("/report", endpoint="report")(lambda: page(title=request.get_json()["title"]))
-    payment_middleware(app, ROUTES, server)
+    add(app)
     app.run(host="127.0.0.1", port=PORT, threaded=True)
 
 
-{"fastapi": fastapi, "flask": flask}[sys.argv[1]]()
+SHOPS = {
+    "fastapi": lambda: fastapi(for_fastapi),
+    "flask": lambda: flask(for_flask),
+    "billmyagent-fastapi": lambda: fastapi(billmyagent),
+    "billmyagent-flask": lambda: flask(billmyagent),
+}
+SHOPS[sys.argv[1]]()

@@ -241,13 +241,14 @@ async def _asked_by_head(play: Play) -> Answer:
 @case(
     "path/head",
     Demand(
-        title="HEAD without payment tells nothing of the goods",
+        title="An unpaid HEAD is not answered from the goods: without their length, and without a "
+        "run of the handler",
         ground=texts.derived(
             texts.NO_VALID_PAYMENT,
             texts.HEAD,
-            so="a HEAD asks for what a GET asks for, so it needs the payment, too: an "
-            "answer that has the length of the goods, or a number that goes up, was made "
-            "by the handler, unpaid",
+            so="a HEAD asks for the headers of the answer to a GET, and here a GET is paid for. A "
+            "success with the length of the goods, or a goods' number that goes up by the HEAD, "
+            "shows that the handler ran unpaid; a 402, 404 or 405 keeps the demand",
         ),
         test=_head_tells_nothing,
     ),

@@ -53,14 +53,6 @@ def command(program: str | Sequence[str]) -> list[str]:
     return [str(npm.node()), str(FOLDER / program)]
 
 
-def from_checkout(program: str, *words: str) -> str:
-    """Return what starts it from the root of a checkout whose packages are installed."""
-    folder = "tests/interop"
-    python = [f"{folder}/python/.venv/bin/python", f"{folder}/python/{program}"]
-    start = python if program.endswith(".py") else ["node", f"{folder}/{program}"]
-    return " ".join(filter(None, [*start, *words]))
-
-
 def in_python(program: str, folder: Path) -> list[str]:
     """Return the command of a Python program, which is written into the folder."""
     file = folder / "program.py"

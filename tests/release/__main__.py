@@ -1,7 +1,7 @@
 """Cuts a release: `python -m tests.release` writes `dist/`, and publishes nothing.
 
 `dist/` gets the wheel, the sdist, the standalone program and the package for Node.js, both for this
-system and processor, RELEASE.md (commit, sizes, packages inside), and SHA-256 sums. Each is tried
+system and processor, the site of verdicts, RELEASE.md (commit, sizes, packages inside), and SHA-256 sums. Each is tried
 outside the checkout: the wheel in an environment of its own, the sdist builds the same wheel, on
 Linux the program runs in a root with no other file, and npm installs the package. The same commit
 gives the same bytes on the same machine. A release takes some minutes. Exit code 1: something
@@ -32,7 +32,8 @@ from x402sim.version import VERSION
 
 WHEEL, SDIST = f"x402sim-{VERSION}-py3-none-any.whl", f"x402sim-{VERSION}.tar.gz"
 PROGRAM = f"x402sim-{VERSION}-{sysconfig.get_platform()}{SUFFIX}"
-FILES = WHEEL, SDIST, PROGRAM, NODE
+SITE = f"x402sim-{VERSION}-conformance.zip"
+FILES = WHEEL, SDIST, PROGRAM, NODE, SITE
 PAGE, SUMS = "RELEASE.md", "SHA256SUMS"
 
 
@@ -68,6 +69,7 @@ def cut(folder: Path, out: Path) -> Iterator[str]:
     python = environment(folder / "installed", made / WHEEL)
     place = checks.beside(folder, python.with_name(f"x402sim{SUFFIX}"), node())
     yield from (f"wheel: {each}" for each in checks.check(place))
+    yield f"{SITE}: {place.run('conformance', 'site', '--out', str(made / SITE)).strip()}"
     install(python, f"{made / WHEEL}[standalone]")
     built = build(made / PROGRAM, python)
     yield f"{PROGRAM}, {built.file.stat().st_size:,} bytes"

@@ -20,7 +20,7 @@ import pytest
 
 from tests.npm import node
 from tests.release import checks
-from tests.release.__main__ import FILES, NODE, PAGE, PROGRAM, SDIST, SUMS, WHEEL
+from tests.release.__main__ import FILES, NODE, PAGE, PROGRAM, SDIST, SITE, SUMS, WHEEL
 from tests.release.checks import ENVIRONMENT, Place, alone
 from tests.running import run
 from x402sim.clock import stopwatch
@@ -73,6 +73,8 @@ def test_the_archives_have_what_the_guide_names(release: Path) -> None:
     wheel = zipfile.ZipFile(release / WHEEL).namelist()
     assert "x402sim/guide/container/Containerfile" in wheel
     assert not [each for each in wheel if each.startswith("tests/")]
+    site = zipfile.ZipFile(release / SITE).namelist()
+    assert {"index.html", "drift.html", "vectors.html"} <= {each.partition("/")[2] for each in site}
     with tarfile.open(release / SDIST) as sdist:
         names = {each.partition("/")[2] for each in sdist.getnames()}
     assert {"tests/release/x402sim.spec", ".ci/run", "README.md"} <= names

@@ -1,8 +1,10 @@
 """A site of verdicts on published versions; versions installed by recipes; known failures with reasons."""
 
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from zipfile import ZipFile
 
 import msgspec
 import pytest
@@ -10,13 +12,16 @@ import pytest
 from tests.cli.runner import run
 from tests.suite.deployment import refused
 from x402sim.report.conformance import About
+from x402sim.report.exchange import Exchange, Exchanges, Message, Movement
 from x402sim.report.results import CaseResult, Loss, Outcome, Result, by_dialect
 from x402sim.spec.ground import folder
-from x402sim.suite import command, published, sdk
+from x402sim.suite import baseline, published, sdk, texts
 from x402sim.suite.case import by_id
 from x402sim.suite.published import Verdicts, Withdrawn
 from x402sim.suite.site import SUBJECTS, Site, column, slug
 from x402sim.suite.subject import subject
+from x402sim.suite.vectors.differing import differences
+from x402sim.suite.vectors.vector import files
 
 LOST = "server/order/settled-lost"
 
@@ -42,12 +47,17 @@ def site() -> dict[str, str]:
 def test_every_link_of_the_site_leads_to_a_page_and_no_page_has_a_script(
     site: dict[str, str],
 ) -> None:
+    addresses = {texts.url_of(each) for each in texts.SENTENCES.values()}
+    addresses |= {each.partition("#")[0] for each in addresses}
     for path, text in site.items():
         if not path.endswith(".html"):
             continue
         page = Page(text)
         assert "script" not in page.tags
-        for link in page.links - {"data:,"}:
+        for link in page.links - {"data:,"} - addresses:
+            if link.startswith("#"):
+                assert f'id="{link[1:]}"' in text
+                continue
             target = (Path("/") / path).parent.joinpath(link).as_posix()
             assert str(Path(target).resolve()).lstrip("/") in site, (path, link)
     verdicts = published.read(published.shipped())
@@ -65,6 +75,7 @@ def test_the_page_of_a_case_has_the_sentence_the_loss_and_the_command_that_repea
     page = site[f"case/{slug(LOST)}.html"]
     for sentence in by_id(subject("server").cases())[LOST][0].ground.sentences:
         assert sentence.section in page
+        assert f'<a href="{texts.url_of(sentence)}">{sentence.section}</a>' in page
     assert "(x402-specification-v2.md, " in page
     assert "0.01 USDC" in page
     assert re.search(
@@ -74,12 +85,34 @@ def test_the_page_of_a_case_has_the_sentence_the_loss_and_the_command_that_repea
     assert "1 transfer of 10000 base units" in page
     assert "MUST fail" in site["badge/server-x402-fastapi-2.25.0.svg"]
     assert LOST in site["drift.html"]
+    shown = site["version/server-x402-fastapi-2.25.0.html"]
+    assert "PAYMENT-SIGNATURE: as before" in shown
+    assert "10000 base units from 0x" in shown
+
+
+def test_each_text_has_the_address_of_its_revision() -> None:
+    for each in texts.SENTENCES.values():
+        url, revision = texts.url_of(each), re.search(r" ([0-9a-f]{8})\)$", each.section)
+        assert url.startswith("https://")
+        assert "{" not in url
+        assert revision is None or f"/{revision[1]}/" in url, (each.section, url)
+
+
+def test_the_page_of_vectors_has_who_confirms_them_and_where_implementations_differ(
+    site: dict[str, str],
+) -> None:
+    page = unescape(site["vectors.html"])
+    for file in files():
+        assert file.about in page
+    first = differences(files())[0]
+    assert first.id in page
+    assert first.implementation in page
 
 
 def test_a_withdrawn_failure_leaves_the_pages_and_stands_on_the_page_of_objections(
     site: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("x402sim.suite.site.SUBJECTS", ("server",))
+    monkeypatch.setattr("x402sim.suite.site.SUBJECTS", {"server": SUBJECTS["server"]})
     verdicts = published.read(published.shipped())
     record = next(it for it in verdicts.of("server") if (LOST, "v2") in it.failures)
     why = "the recipe was wrong"
@@ -105,13 +138,22 @@ def test_a_version_whose_control_fails_is_not_judged(site: dict[str, str]) -> No
     assert "conformance/recipes/facilitator.py" in site["version/facilitator-x402-2.25.0.html"]
 
 
-def result(check_id: str, outcome: str, dialect: str = "v2", loss: int = 0) -> Result:
+def test_an_exchange_is_kept_in_lines_without_what_is_there_before() -> None:
+    sent = Message("GET /weather", ("PAYMENT-SIGNATURE: " + "a" * 200,), "b" * 200)
+    paid = Exchange("paying", sent, Message("402"), transfers=(Movement(7, "0x" + "ab" * 20),))
+    seen = published.evidence(result("server/a/b", "failed", exchanges=(paid, paid, Exchange("it logged no line"))))["shown"]  # fmt: skip
+    end = ("-> 402", "  7 base units to 0xabababab…")
+    begin, again = ("paying:", "GET /weather"), ("PAYMENT-SIGNATURE: as before", "  the body: as before")  # fmt: skip
+    assert seen == (*begin, *sent.headers, "  " + sent.body, *end, *begin, *again, *end)
+
+
+def result(check_id: str, outcome: str, dialect: str = "v2", loss: int = 0, exchanges: Exchanges = ()) -> Result:  # fmt: skip
     lost = Loss(base=loss, symbol="USDC") if loss else None
     case = CaseResult(
         title="t", dialect=dialect, outcome=Outcome(outcome), actual="0x" + "ab" * 32, loss=lost
     )
     level = "MUST" if check_id.startswith("facilitator/") else "SHOULD"
-    return Result(id=check_id, level=level, section="fields", title="t", outcome=case.outcome, actual=case.actual, cases=(case,), loss=lost)  # fmt: skip
+    return Result(id=check_id, level=level, section="fields", title="t", outcome=case.outcome, actual=case.actual, cases=(case,), loss=lost, exchanges=exchanges)  # fmt: skip
 
 
 def test_a_verdict_is_kept_in_place_of_the_older_one_of_the_version(tmp_path: Path) -> None:
@@ -143,10 +185,19 @@ def test_a_verdict_is_kept_in_place_of_the_older_one_of_the_version(tmp_path: Pa
 def test_the_command_writes_a_site_and_says_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("x402sim.suite.site.SUBJECTS", ())
-    done = run("conformance", "site", "--out", str(tmp_path / "site"))
+    monkeypatch.setattr("x402sim.suite.site.SUBJECTS", {})
+    out, contact = tmp_path / "site", "mailto:a@b.example"
+    done = run("conformance", "site", "--out", str(out), "--contact", contact)
     assert "open" in done.stdout
-    assert (tmp_path / "site" / "index.html").is_file()
+    assert (out / "index.html").is_file()
+    assert contact in (out / "object.html").read_text()
+    zips = [tmp_path / name / "site.zip" for name in ("one", "two")]
+    for each in zips:
+        each.parent.mkdir()
+        run("conformance", "site", "--out", str(each), "--contact", contact)
+    assert zips[0].read_bytes() == zips[1].read_bytes()
+    with ZipFile(zips[0]) as archive:
+        assert archive.read("site/index.html") == (out / "index.html").read_bytes()
     empty = tmp_path / "none.json"
     assert "--keep" in refused("site", "--out", str(tmp_path), "--verdicts", str(empty))
 
@@ -157,7 +208,7 @@ def test_a_recipe_names_a_program_that_ships_and_options_of_its_judge() -> None:
             assert (folder("recipes") / recipe.program.split()[0]).is_file()
             given = {**recipe.flags, "start": "a"} if name != "payer" else recipe.flags
             words = ["program"] if name == "payer" else recipe.sells[:1]
-            assert subject(name).read(words, given).dialects == ("v2",)
+            assert subject(name).read(words, given).dialects == (recipe.flags["dialects"],)
 
 
 @pytest.mark.parametrize(
@@ -183,18 +234,18 @@ def test_a_known_failure_has_a_reason_and_one_that_holds_is_stale(tmp_path: Path
     file.write_text(
         '"facilitator/fields/network [v2]" = "repaired in 3.0"\n"facilitator/fields/payee" = "old"\n'
     )
-    reasons = command.load(file, "facilitator", ids)
+    reasons = baseline.load(file, "facilitator", ids)
     found = [
         result("facilitator/fields/network", "failed"),
         result("facilitator/fields/payee", "passed"),
     ]
-    known = command.known(found, reasons)
+    known = baseline.known(found, reasons)
     assert [(each.is_known, each.known_because) for each in known] == [
         (True, "repaired in 3.0"),
         (False, ""),
     ]
-    assert command.mended(known, reasons) == ["facilitator/fields/payee"]
-    assert not command.known([result("facilitator/fields/network", "failed", "v1")], reasons)[
+    assert baseline.mended(known, reasons) == ["facilitator/fields/payee"]
+    assert not baseline.known([result("facilitator/fields/network", "failed", "v1")], reasons)[
         0
     ].is_known
     assert by_dialect(known[0])
@@ -204,10 +255,10 @@ def test_a_known_failure_has_a_reason_and_one_that_holds_is_stale(tmp_path: Path
     ):
         file.write_text(text)
         with pytest.raises(ValueError, match=why):
-            command.load(file, "facilitator", ids)
+            baseline.load(file, "facilitator", ids)
 
 
 def test_the_shipped_verdicts_are_small_and_of_known_batteries() -> None:
     verdicts: Verdicts = published.read(published.shipped())
     assert {each.battery for each in verdicts.records} == {*verdicts.batteries}
-    assert published.shipped().stat().st_size < 130_000
+    assert published.shipped().stat().st_size < 400_000

@@ -339,13 +339,6 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
     ended.stdout.fnmatch_lines(["payer/sign/asset (MUST)*", "to repair: *", f"SKIPPED*{ONE_THING}"])
 
 
-def test_the_page_of_cases_is_up_to_date() -> None:
-    """Renew it with `python -m tests.suite_payer.published`."""
-    from tests.suite_payer import published
-
-    assert published.FILE.read_text(encoding="utf-8") == published.page()
-
-
 def test_each_cause_has_words_and_no_other_has() -> None:
     words = tomllib.loads((ROOT / "conformance/payer/causes.toml").read_text(encoding="utf-8"))
     assert {*words} - {*DemandKey} == {*Cause}

@@ -257,8 +257,10 @@ def test_what_could_not_be_told_apart_is_in_the_verdict_and_a_path_that_counts_t
 def test_goods_sold_upto_that_settle_nothing_or_the_maximum_are_told(
     habit: str, metered: str, code: int, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also after a payment that was refused, with the nonce of a good one."""
     more = ["--metered", metered] * bool(metered)
-    only = ("--only", "server/control/sells", "--dialects", "upto", *more)
+    ids = "server/control/sells,kit/many/refused-before"
+    only = ("--only", ids, "--dialects", "upto", *more)
     found, told = asked(f"'sells upto' '{habit}'", monkeypatch, *only)
     assert (found, wanted in told) == (code, True), told
     assert ("was the maximum" in told) == (code == 0 and not metered)

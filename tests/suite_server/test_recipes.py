@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import npm
 from tests.house import blocks
 from tests.interop import programs
 from tests.interop.table import THOROUGH
-from tests.suite_server.published import NEXT, PUBLISHED, verdict
+from x402sim.judging import judge
 from x402sim.report.results import Outcome
 
 ROOT = Path(__file__).parents[2]
@@ -153,6 +154,9 @@ def test_a_shop_in_fastapi_is_judged_by_a_test(tmp_path: Path) -> None:
 @pytest.mark.campaign
 def test_a_shop_in_next_js_is_judged_by_a_line() -> None:
     assert IN_NEXT in (programs.FOLDER / "npm_next" / "shop.js").read_text()
-    assert PUBLISHED["@x402/next"].program == NEXT
     assert '--start "npx next start"' in PAGE
-    assert verdict("@x402/next", ONLY).outcome is Outcome.PASSED
+    folder = npm.built(programs.FOLDER / "npm_next")
+    words = [npm.node(), folder / "node_modules/next/dist/bin/next", "start", folder]
+    start = shlex.join(map(str, words))
+    found = judge("server", ["/weather"], start=start, dialects="v2", only=ONLY)
+    assert found.outcome is Outcome.PASSED

@@ -1,18 +1,14 @@
 """Writes the tables of the pages: operations, counts, and differing implementations."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-import msgspec
 
 from tests.published import cell
 from tests.running import ROOT
+from x402sim.suite.vectors.differing import OURS, counts, differences
 from x402sim.suite.vectors.vector import FAMILIES, OPERATIONS, File, Vector
 from x402sim.text.templates import markdown_table
 
 GUIDE, PAGE = ROOT / "x402sim/guide/vectors.md", ROOT / "conformance/vectors.md"
-OURS = "x402sim"
 
 
 def operations() -> str:
@@ -26,50 +22,24 @@ def _names(text: str) -> str:
 
 def news(files: Sequence[File]) -> str:
     """Return the table of demanded answers that an independent implementation does not give."""
-    groups: dict[tuple[Any, ...], list[tuple[File, Vector]]] = {}
-    for file in files:
-        for vector in file.vectors:
-            if vector.expect is None:
-                continue
-            for name, answer in vector.answers.items():
-                said = _said(vector, answer)
-                key = (vector.level != "MUST" or said.startswith("the word"), file.implementations[name], vector.about.partition(":")[0] * (not said.startswith("the word")), said)  # fmt: skip
-                groups.setdefault(key, []).append((file, vector))
     rows = []
-    for key, its in sorted(groups.items(), key=lambda each: (each[0][0], -len(each[1]), str(each[0]))):  # fmt: skip
-        file, first = its[0]
-        is_word = key[3].startswith("the word")
-        quoted = file.sentences[first.word_sentence if is_word else first.ground.sentences[0]]
-        more = f"; {len(its) - 1} more" if len(its) > 1 else ""
-        level = "SHOULD" if key[0] else "MUST"
-        its_id = first.id if not is_word else f"kit/{first.id.partition('/')[2]}-word"  # fmt: skip
-        rows.append([key[1], f"{cell(first.about, 110)}: `{its_id}`{more}", key[3], level, f"{quoted.source}: “{cell(quoted.text, 150)}”"])  # fmt: skip
+    for each in differences(files):
+        more = f"; {each.number - 1} more" if each.number > 1 else ""
+        sentence = f"{each.sentence.section}: “{cell(each.sentence.text, 150)}”"
+        rows.append([each.implementation, f"{cell(each.vector.about, 110)}: `{each.id}`{more}", each.answer, each.level, sentence])  # fmt: skip
     return markdown_table(["implementation", "request: the first vector", "answer", "level", "sentence"], rows)  # fmt: skip
-
-
-def _said(vector: Vector, answer: Any) -> str:
-    if isinstance(answer, str):
-        return answer
-    if answer.keys() == {"invalidReason"}:
-        return f"the word `{answer['invalidReason']}`, for `{vector.word}`"
-    return f"`{msgspec.json.encode(answer).decode()}`"
 
 
 def families(files: Sequence[File]) -> Iterator[str]:
     """Yield the sections of the page of families."""
     for file in files:
         yield f"## {file.family}: {file.about}\n"
-        counts: dict[str, Counter[str]] = {}
+        by_op: dict[str, list[Vector]] = {}
         for vector in file.vectors:
-            its = counts.setdefault(vector.op, Counter())
-            its[vector.level] += 1
-            others = [name for name in vector.confirmed if name != OURS]
-            if vector.expect is not None:
-                its["confirmed" if others else "alone"] += 1
-                its.update(others)
+            by_op.setdefault(vector.op, []).append(vector)
         rows = [
             [f"`{op}`", *(str(its[name]) for name in ("MUST", "SHOULD", "MAY", "confirmed", "alone")), ", ".join(f"{name} {its[name]}" for name in file.implementations if name != OURS and its[name])]
-            for op, its in counts.items()
+            for op, its in ((op, counts(vectors)) for op, vectors in by_op.items())
         ]  # fmt: skip
         yield markdown_table(["operation", "MUST", "SHOULD", "open", "confirmed", "ours alone", "confirmed by"], rows)  # fmt: skip
 

@@ -1,5 +1,6 @@
 """`conformance site`: makes a static site of a file of verdicts."""
 
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +14,9 @@ from x402sim.text.words import counted
 HELP = """Make a static site of verdicts on published versions.
 
 \b
-A page for each case, with the sentence, the failing versions, the cost, and a command to repeat a
-failure; a column and a badge for each version; the drift from the texts; how to object. The pages
-need no server and no script.
+A page for each case, with the sentence, the failing versions, requests, answers and transfers, the
+cost, and a command to repeat a failure; a column and a badge for each version; the vectors; the
+drift from the texts; how to object. The pages need no server and no script.
 
 \b
 Example: x402sim conformance facilitator --sdk x402==2.25.0 --keep verdicts.json
@@ -25,12 +26,23 @@ Example: x402sim conformance facilitator --sdk x402==2.25.0 --keep verdicts.json
 
 def site(
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Write the site into this folder.")
+        Path,
+        typer.Option(
+            "--out", metavar="DIR|ZIP", help="Write the site into this folder, or archive, .zip."
+        ),
     ],
     verdicts: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE", help="File of verdicts, as --keep makes it; by default the kit's own."
+        ),
+    ] = None,
+    contact: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Who takes objections, such as https://… or mailto:…; by default the issues that "
+            "the package's metadata name, if any.",
         ),
     ] = None,
 ) -> None:
@@ -39,5 +51,16 @@ def site(
         found = published.read(verdicts or published.shipped())
         if not found.records:
             raise ValueError(f"--verdicts {verdicts}: it has no verdict; --keep adds one")
-        number = write(found, out)
-    typer.echo(f"{counted(number, 'file')} in {out}; open {out / 'index.html'}")
+        number = write(found, out, contact or issues())
+    where = f"unpack {out}" if out.suffix == ".zip" else f"open {out / 'index.html'}"
+    typer.echo(f"{counted(number, 'file')} in {out}; {where}")
+
+
+def issues() -> str:
+    """Return the address of the project's issues, as its metadata name it; "" without one."""
+    try:
+        urls = metadata("x402sim").get_all("Project-URL") or []
+    except PackageNotFoundError:  # the standalone program has no metadata
+        return ""
+    named = dict(each.split(", ", 1) for each in urls)
+    return next((url for name, url in named.items() if name.lower() == "issues"), "")

@@ -10,7 +10,7 @@ Clauses: 1/sign-settle-repeat.
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from x402sim.http.bounded import MIB, Limits
 from x402sim.payer.body import on_body_end
 from x402sim.payer.core import (
     PAY_PATH,
-    PAYMENT_ID,
+    PAYMENT_ID_HEADER,
     PaidNotServed,
     PaymentFailed,
     proofs,
@@ -32,11 +32,13 @@ from x402sim.payer.flow import (
     FlowAuth,
     Maybe,
     Send,
+    Step,
     post,
     send,
     shown_in,
     shown_in_vain,
 )
+from x402sim.payer.node import ask_allowance, sponsors_permits
 from x402sim.payer.purchases import (
     Payment,
     ResourcePayments,
@@ -156,7 +158,10 @@ class PaymentAuth(FlowAuth):
     With `permit2`, offers of the scheme `upto` (at most an amount, settled for what was used) and
     of `exact` by Permit2 are paid, too, if no other of the version read can be. The maximum counts
     for both caps, for good. Nothing here approves Permit2: a server that misses the approval
-    answers 412 or 402, and the error says how much to approve.
+    answers 412 or 402, and the error says how much to approve. With `approve`, an amount of tokens,
+    and `rpc_url`, a node of the only `network`, a payment up to this amount brings a permit
+    (EIP-2612), if Permit2 may take too little and the server offers `eip2612GasSponsoring`. The
+    permit is for Permit2 alone, with the amount and the end of the payment.
 
     `network` is a `Network`, or a name such as "base-sepolia": nothing is paid elsewhere. By
     default every test network of our table is paid, in the order of the offers; both caps hold for
@@ -206,6 +211,8 @@ class PaymentAuth(FlowAuth):
         max_answer_bytes: int = MIB,
         deadline_s: float = DEADLINE_S,
         permit2: bool = False,
+        approve: str = "0",
+        rpc_url: str = "",
     ) -> None:
         self.wallet = wallet
         self.network = TESTNET if network is None else networks_of(network)[0]
@@ -219,8 +226,13 @@ class PaymentAuth(FlowAuth):
             max_total=max_total,
             max_window_s=max_window_s,
             clock=self.clock,
+            approve=approve,
         )
-        self._permit2 = permit2
+        if self.signer.approve_base and not (permit2 and rpc_url and network):
+            raise ValueError(
+                "approve: give permit2=True, network, and rpc_url, a node of its chain"
+            )
+        self._permit2, self._rpc_url = permit2, rpc_url
         self.max_unserved = max_unserved
         """How many payments for one resource may have bought nothing yet."""
         self.receipts: list[Receipt] = []
@@ -346,7 +358,7 @@ class PaymentAuth(FlowAuth):
                 raise self._not_served(order)
             if order.shown:
                 raise shown_in_vain(order.step.request.url, order.shown)
-            payment = self._sign(required)
+            payment = yield from self._sign(required)
             payments.give_up()
             answer = yield from self._settle(order, payment)
             if answer is not None:
@@ -370,14 +382,18 @@ class PaymentAuth(FlowAuth):
             raise failed
         return found
 
-    def _sign(self, required: Required) -> Payment:
+    def _sign(self, required: Required) -> Generator[Step, httpx.Response | None, Payment]:
         """Sign the first offer within the caps; raises the `PaymentFailed` of the last without."""
         kinds = (False, True) if self._permit2 else (False,)
         *others, last = [(network, permit2) for permit2 in kinds for network in required]
         for network, permit2 in others:
             with suppress(PaymentFailed):
                 return self.signer.sign(required[network], network, permit2=permit2)
-        return self.signer.sign(required[last[0]], *last)
+        wanted, allowed = required[last[0]], None
+        if self.signer.approve_base and sponsors_permits(wanted):
+            owner = self.wallet.address_bytes
+            allowed = yield from ask_allowance(self._rpc_url, last[0].asset, owner)
+        return self.signer.sign(wanted, *last, allowed)
 
     def _show_unserved(self, order: Order) -> Flow:
         """Send the proof of the newest payment that bought nothing yet."""
@@ -392,7 +408,7 @@ class PaymentAuth(FlowAuth):
             return
         granted = None
         if self._reuse and payment.version is None:
-            granted = order.payments.granted = payment.proof[PAYMENT_ID]
+            granted = order.payments.granted = payment.proof[PAYMENT_ID_HEADER]
         _await_body_end(order, payment, response, granted)
 
     def _not_served(self, order: Order) -> PaidNotServed:
@@ -440,7 +456,7 @@ class PaymentAuth(FlowAuth):
         return response
 
     def _settle(self, order: Order, payment: Payment) -> Maybe:
-        """Send a payment to /api/pay; raises `PaymentFailed` unless the payment is settled.
+        """Send a payment; raises `PaymentFailed` unless the payment is settled.
 
         In one step, the answer to the paying request is returned, unless the answer is a 402.
 
@@ -452,29 +468,19 @@ class PaymentAuth(FlowAuth):
         payments.unresolved = payment
         order.store(must=True)
         try:
+            answer: httpx.Response | Receipt | str
             if payment.version is not None:
-                response = yield from _send(order, payment.proof, payment)
-                if response.status_code == 412 and payment.by_permit2:
-                    raise PaymentFailed(
-                        f"the server answers 412: {payment.approval}", payment.retry_advice
-                    )
-                if response.status_code != 402:
-                    if order.is_served(response):
-                        _await_body_end(order, payment, response)
-                    reported = settlement_in(response, payment.version)
-                    if reported is not None and reported.success:
-                        self.settlements.append(reported)
-                    return response
-                answer: Receipt | str = read_refusal(response, payment.version, payment)
+                answer = yield from self._send_in_one_step(order, payment, payment.version)
             else:
                 request = post(order.step.request, self._pay_path, payment.settlement)
-                response = yield from send(Send(request, True))
-                answer = read_settlement(response, payment)
+                answer = read_settlement((yield from send(Send(request, True))), payment)
         except httpx.HTTPError as error:
             raise PaymentFailed(f"{UNKNOWN}: {error}", payment.retry_advice) from error
         except AttemptOver:
             payments.unresolved = None
             raise
+        if isinstance(answer, httpx.Response):
+            return answer
         payments.settled(payment)
         if isinstance(answer, Receipt):
             payment.receipt = answer
@@ -483,6 +489,26 @@ class PaymentAuth(FlowAuth):
             payment.hint = answer
         order.store()  # settled: after a restart, too, it is shown until it has bought something
         return None
+
+    def _send_in_one_step(
+        self, order: Order, payment: Payment, version: Version
+    ) -> Generator[Step, httpx.Response | None, httpx.Response | str]:
+        """Send a payment with the caller's request; return the answer.
+
+        A 402 that reports the authorization as used is returned in words. Raises `PaymentFailed`
+        and `AttemptOver` for any other 402.
+        """
+        response = yield from _send(order, payment.proof, payment)
+        if response.status_code == 402:
+            return read_refusal(response, version, payment)
+        if response.status_code == 412 and payment.by_permit2:
+            raise PaymentFailed(f"the server answers 412: {payment.approval}", payment.retry_advice)
+        if order.is_served(response):
+            _await_body_end(order, payment, response)
+        reported = settlement_in(response, version)
+        if reported is not None and reported.success:
+            self.settlements.append(reported)
+        return response
 
 
 def _await_body_end(

@@ -12,7 +12,8 @@ file from top to bottom: it bounds the cost of any lie.
    (validBefore) by the payer's own clock: the offer's timeout, but at most `max_window_s` from now.
    By Permit2, only if the user allows `permit2`: the message is for Permit2 and the x402 proxy of
    the scheme, at the addresses of our own table; the maximum of `upto` is the amount that counts.
-   Nothing here approves Permit2, but for a story that asks for a permit (`permit_nonce`).
+   Only if the user allows it, by amount (`approve`), and the server offers a sponsoring, a permit
+   (EIP-2612) is signed beside the message: for Permit2, the same amount and the same end.
 4. `Allowed` is the permission of a user of `pay`: test networks, or the main networks that the user
    named, by a clock that the user trusts.
 
@@ -39,6 +40,7 @@ from x402sim.payer.core import (
     settlement,
     signed_header,
 )
+from x402sim.payer.node import Allowance
 from x402sim.payer.purchases import Payment, ResourcePayments, Unfinished
 from x402sim.payer.reading import is_header_value
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
@@ -54,6 +56,7 @@ from x402sim.protocol.permit2_payments import (
     FACILITATOR,
     METHOD,
     PROXIES,
+    SPONSORED_PERMIT,
     UPTO,
     Permit2Payment,
     pays_by_permit2,
@@ -255,12 +258,16 @@ class Signer:
         max_total: str,
         max_window_s: int,
         clock: Clock,
+        approve: str = "0",
     ) -> None:
-        """Take the caps as decimal strings of the token; raises `ValueError`."""
+        """Take the caps as decimal strings of the token; raises `ValueError`. `approve` is the
+        largest permit.
+        """
         if not isinstance(wallet, Wallet):  # notebooks pass the key
             raise ValueError(f"wallet: expected Wallet, got {as_given(wallet)}")
         self.max_amount_base = to_base(max_amount, network.decimals, name="max_amount")
         self.max_total_base = to_base(max_total, network.decimals, name="max_total")
+        self.approve_base = to_base(approve, network.decimals, name="approve")
         if max_window_s < 1:
             raise ValueError(f"max_window_s must be at least 1, not {max_window_s}")
         self.signed_base = 0
@@ -277,10 +284,12 @@ class Signer:
         required: PaymentRequired | x402.AnyRequired,
         network: Network,
         permit2: bool = False,
+        allowed: Allowance | None = None,
     ) -> Payment:
         """Sign the payment that a 402 requires, within the caps; raises `PaymentFailed`.
 
-        With `permit2`, an offer by Permit2 is signed if there is no other.
+        With `permit2`, an offer by Permit2 is signed if there is no other; with `allowed`, also a
+        permit of at most `approve`, if Permit2 may take less than the payment.
         """
         with self._lock:  # without the lock, two threads could each find room for their amount
             if self._payments == self.max_payments:
@@ -289,7 +298,7 @@ class Signer:
                 if isinstance(required, PaymentRequired):
                     payment = self._sign_two_steps(required, network)
                 else:
-                    payment = self._sign_one_step(required, network, permit2)
+                    payment = self._sign_one_step(required, network, permit2, allowed)
             except ValueError as error:
                 raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
             self.signed_base += payment.auth.value
@@ -337,7 +346,11 @@ class Signer:
         )
 
     def _sign_one_step(
-        self, required: x402.AnyRequired, network: Network, permit2: bool
+        self,
+        required: x402.AnyRequired,
+        network: Network,
+        permit2: bool,
+        allowed: Allowance | None,
     ) -> Payment:
         offer = choose(
             required,
@@ -346,7 +359,10 @@ class Signer:
             permit2=permit2,
         )
         now_s, most_s = self._clock.now_s(), self._max_window_s
-        auth, header = sign(offer, self._wallet, network, now_s, most_s)
+        permit_nonce = None
+        if allowed and allowed.base < offer.amount_base <= self.approve_base:
+            permit_nonce = allowed.permit_nonce
+        auth, header = sign(offer, self._wallet, network, now_s, most_s, permit_nonce=permit_nonce)
         return Payment(
             auth=auth,
             proof=proof(offer, header),
@@ -418,7 +434,8 @@ def sign(
             terms = message.amount, permit_nonce, message.deadline
             permit = Permit(message.from_, PERMIT2, *terms)
             proof = (by or wallet).sign_permit(permit, network.domain)
-            extensions |= sponsored(permit, network.asset, proof)
+            offered = extensions.get(SPONSORED_PERMIT)
+            extensions |= sponsored(permit, network.asset, proof, offered)
         payment = Permit2Payment(
             x402_version=2,
             accepted=offer.accepted,

@@ -106,9 +106,7 @@ def find(service: Service, headers: Mapping[str, str], resource: str, amount_bas
         raise Unpaid
     payment = _read(version, text := headers[HEADERS[version]])
     if payment.identifier is not None:  # looked up first: its authorization may be used by now
-        key = IdempotencyKey(payment.identifier, sha256(f"{resource}\n{text}".encode()).digest())
-        if (stored := service.store.served.stored(key)) is not None:
-            raise IdempotentReplay(stored)
+        key = key_of(service, payment.identifier, resource, text)
         if (taken_by := service.store.served.taken_by(key)) is not None:
             auth = payment.signed.authorization
             is_same = auth.value == amount_base and taken_by == service.issuer.derive(
@@ -125,6 +123,14 @@ def find(service: Service, headers: Mapping[str, str], resource: str, amount_bas
         offered_id=_offered_id(service, payment, headers, resource),
         key=key,
     )
+
+
+def key_of(service: Service, identifier: str, resource: str, text: str) -> IdempotencyKey:
+    """Return the key of a payment with the payer's own id; raises `IdempotentReplay`."""
+    key = IdempotencyKey(identifier, sha256(f"{resource}\n{text}".encode()).digest())
+    if (stored := service.store.served.stored(key)) is not None:
+        raise IdempotentReplay(stored)
+    return key
 
 
 def _read(version: Version, text: str) -> StandardPayment:
@@ -262,7 +268,7 @@ async def spend(service: Service, paid: OneStep, content: Response, connection: 
     if _take_answer(service, paid):
         content.headers["X-Payment-Id"] = payment_id
         if paid.key is not None:
-            _keep(service, paid, paid.key, content)
+            keep(service, (payment_id, paid.resource), paid.key, content, paid.valid_before)
         content.background = cast(Any, partial(_conclude, service, paid, connection))
 
 
@@ -318,19 +324,26 @@ def _how_served(service: Service, paid: OneStep) -> str:
     return f"{served}, under {under}; {_AS_FIRST} to get its answer, or sign a new authorization"
 
 
-def _keep(service: Service, paid: OneStep, key: IdempotencyKey, content: Response) -> None:
+def keep(
+    service: Service,
+    sold: tuple[str, str],
+    key: IdempotencyKey,
+    content: Response,
+    valid_before: int,
+) -> None:
     """Store an answer, so that its payer can request it again (decision 5/payment-identifier).
 
-    If another payment has got the key since `find`, raises `Refused` 409, and the answer is free
-    again: this payment was settled without the key, and may be sent without it.
+    `sold` is the payment id and the resource. If another payment has got the key since `find`,
+    raises `Refused` 409, and the answer is free again: this payment was settled without the key,
+    and may be sent without it.
     """
-    payment_id, resource, served = paid.settlement.payment_id, paid.resource, service.store.served
+    (payment_id, resource), served = sold, service.store.served
     response = StoredResponse(content.raw_headers, bytes(content.body), content.status_code)
-    until_s = key_ends_s(service, paid.valid_before)
+    until_s = key_ends_s(service, valid_before)
     try:
         with service.store.transaction():  # both, or none
-            reserve_key(service, payment_id, key, paid.valid_before)
-            served.keep(key, response, (payment_id, resource), until_s)
+            reserve_key(service, payment_id, key, valid_before)
+            served.keep(key, response, sold, until_s)
     except sqlite3.OperationalError as failure:  # serve it; it cannot be repeated
         log.warning("%s: the answer is not stored: %s", resource, failure)
     except web.Refused:

@@ -5,6 +5,7 @@ Coroutines that the scenario calls and does not await are found (`forgotten_awai
 """
 
 import asyncio
+import gc
 import inspect
 import logging
 import re
@@ -60,7 +61,8 @@ def play(world: World, scenario: Scenario | ScenarioFunction | str, *, progress:
     is_virtual = not isinstance(world.where, Deployment) and world.backend.is_virtual
     on_loop = run_virtual if is_virtual else run_anywhere
     try:
-        run = finished(on_loop(lambda: _play(world, found, progress and not is_swept())))
+        with _collector_spared():
+            run = finished(on_loop(lambda: _play(world, found, progress and not is_swept())))
     except KeyboardInterrupt as interrupt:
         file = world.journal_file
         kept = f"Run.load({str(file)!r}) has" if file else "World(journal='run.ndjson') keeps"
@@ -69,6 +71,19 @@ def play(world: World, scenario: Scenario | ScenarioFunction | str, *, progress:
     if run.ahead_s:
         log.warning(left_ahead(run.on, run.ahead_s))
     return run
+
+
+@contextmanager
+def _collector_spared() -> Iterator[None]:
+    """Keep the collector from walking what exists already, such as modules, in a block."""
+    if gc.get_freeze_count():  # by a command, or a sweep
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 async def _play(world: World, scenario: Scenario, has_progress: bool) -> Run:

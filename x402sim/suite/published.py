@@ -31,8 +31,17 @@ GAS = "coins"
 """The unit of gas, which differs a little between ids."""
 SHOWN = 240
 """The most characters kept of what a subject did."""
-_OF_A_RUN = ((r"0x[0-9a-fA-F]{24,}", "0x…"), (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"))
+LONG = 100
+"""A line of an exchange that is longer, and that is there before, is not repeated."""
+MOST_SHOWN = 900
+"""The most characters of a line of an exchange."""
+_PORT = (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT")
+_OF_A_RUN = ((r"0x[0-9a-fA-F]{24,}", "0x…"), _PORT)
 """Texts that differ in each run, and the text that stands for each."""
+_SHORTER = ((r"(0x[0-9a-fA-F]{8})[0-9a-fA-F]{16,}", r"\1…"), _PORT)
+"""Addresses and hashes of an exchange, which stay apart by their beginning."""
+_OF_LOG = ("its last line: ", "it logged no line")
+"""What an exchange says of a subject's log, which other plays write to, too."""
 Folded = dict[str, str]
 """Ids by their beginning: {"server/order": "refused settled-lost"}."""
 
@@ -40,7 +49,8 @@ Folded = dict[str, str]
 class Failures(msgspec.Struct, frozen=True, omit_defaults=True):
     """Failed ids with one level and cause, and one loss (of gas, the loss of the first id).
 
-    `actual` is what the first of a MUST did.
+    `actual` is what the first of a MUST did, `expected` what it had to do, and `shown` the lines
+    of its requests, answers and transfers.
     """
 
     level: Level
@@ -48,7 +58,9 @@ class Failures(msgspec.Struct, frozen=True, omit_defaults=True):
     dialect: str
     ids: Folded
     actual: str = ""
+    expected: str = ""
     lost: str = ""
+    shown: tuple[str, ...] = ()
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -228,8 +240,8 @@ def record_of(
                 cause=why,
                 dialect=dialect,
                 ids=folded(each.id for each in group),
-                actual=_as_seen(group[0].actual or "") if level == "MUST" else "",
                 lost=_amount(group[0]),
+                **(evidence(group[0]) if level == "MUST" else {}),
             )
             for (level, why, dialect, _), group in groups.items()
         ),
@@ -243,12 +255,28 @@ def _amount(result: Result) -> str:
     return str(msgspec.structs.replace(result.loss, why="")) if result.loss else ""
 
 
-def _as_seen(text: str) -> str:
-    """Return what a subject did, without what differs in each run, and cut."""
-    text = printable(" ".join(text.split()))
-    for pattern, word in _OF_A_RUN:
+def evidence(result: Result) -> dict[str, Any]:
+    """Return what a subject did, what it had to do, and the exchanges: fields of `Failures`."""
+    shown, seen = list[str](), (it for it in result.exchanges if not it.about.startswith(_OF_LOG))
+    for line in (line for each in seen for line in each.whole):
+        text = _cut(line, _SHORTER, MOST_SHOWN)
+        known = len(text) > LONG and text in shown
+        name = "  the body" if text.startswith(" ") else text.partition(": ")[0]
+        shown.append(f"{name}: as before" if known else text)
+    return {
+        "actual": _cut(result.actual or "", _OF_A_RUN, SHOWN),
+        "expected": _cut(result.expected or "", _OF_A_RUN, SHOWN),
+        "shown": tuple(shown),
+    }
+
+
+def _cut(text: str, shorter: Iterable[tuple[str, str]], most: int) -> str:
+    """Return a text in a line, without what differs in each run, and cut."""
+    begin = text[: len(text) - len(text.lstrip())]
+    text = begin + printable(" ".join(text.split()))
+    for pattern, word in shorter:
         text = re.sub(pattern, word, text)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 # --- known failures of published versions -----------------------------------------------------

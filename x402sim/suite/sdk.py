@@ -28,7 +28,7 @@ from x402sim.text.program import STANDALONE
 from x402sim.text.words import unknown
 
 INSTALL_TIMEOUT_S = 600
-_OWN = ("subject", "package", "install", "program", "sells")
+_OWN = ("subject", "package", "name", "install", "program", "sells")
 """The keys of a recipe that are no options of the judge."""
 
 
@@ -36,11 +36,13 @@ _OWN = ("subject", "package", "install", "program", "sells")
 class Recipe:
     """How a package is installed and started; `flags` are options of the judge.
 
+    `name` is the implementation in verdicts.
     `sells` is what a server sells, the first without a method.
     """
 
     subject: str
     package: str
+    name: str
     install: tuple[str, ...]
     program: str
     sells: tuple[str, ...]
@@ -65,6 +67,7 @@ def recipes(subject: str) -> tuple[Recipe, ...]:
         Recipe(
             subject=subject,
             package=row["package"],
+            name=row.get("name", row["package"]),
             install=tuple(row["install"]),
             program=row["program"],
             sells=tuple(row.get("sells", ())),

@@ -1,4 +1,4 @@
-"""Makes a static site of a file of verdicts: pages of cases and versions, badges, and the drift.
+"""Makes a static site of a file of verdicts: cases, versions, badges, vectors, and the drift.
 
 The pages need no script and no server. A case has its sentences from this package; what failed, and
 what a battery asked, comes from the file.
@@ -6,25 +6,41 @@ what a battery asked, comes from the file.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from html import escape
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from x402sim.report.conformance import HTML_MARKS
+from x402sim.report.conformance import HTML_MARKS, texts_of
 from x402sim.report.results import Outcome
 from x402sim.spec.clauses import Level
-from x402sim.spec.ground import GroundType, Sentence
-from x402sim.suite.case import ONLY, Case, by_ground, by_id, repeating
+from x402sim.spec.ground import Ground, GroundType, Sentence
+from x402sim.suite import texts
+from x402sim.suite.case import ONLY, Case, by_ground, by_id, by_play, repeating
 from x402sim.suite.published import Battery, Failures, Record, Verdicts, unfolded
 from x402sim.suite.sdk import recipes
 from x402sim.suite.subject import Subject, subject as subject_of
+from x402sim.suite.vectors.differing import counts, differences
+from x402sim.suite.vectors.vector import OPERATIONS, files as vector_files
 from x402sim.text.templates import render
 from x402sim.text.words import counted
 from x402sim.version import VERSION
 
-SUBJECTS = ("facilitator", "server", "payer")
+SUBJECTS = {
+    "facilitator": "The judge starts the facilitator beside a node of a simulated chain, sends "
+    "payments to /verify and /settle, and reads the transfers off the chain.",
+    "server": "The judge starts the server between a payer and a facilitator on a simulated chain; "
+    "both, and the chain, act as the case says.",
+    "payer": "The judge starts the payer with a task (what to buy, the most to pay, a wallet on a "
+    "simulated chain) at a shop that answers as the case says, and starts it again after a "
+    "failure.",
+}
+"""The subjects, and what is done with each."""
+Drift = dict[str, dict[Sentence, list[tuple[str, list["Column"]]]]]
+"""By text: its sentences, each with the failed MUSTs, and who fails them."""
 NEW = ""
 """The mark of an id that a version was not asked: the case is newer than the verdict."""
 WITHDRAWN = "withdrawn"
@@ -69,9 +85,7 @@ class Column:
     def recipe(self) -> str:
         """The file that starts the version, from the root of a checkout; "" without a recipe."""
         rows = recipes(self.record.subject)
-        found = (
-            row.program.split()[0] for row in rows if row.package == self.record.implementation
-        )
+        found = (row.program.split()[0] for row in rows if row.name == self.record.implementation)
         return "".join(f"conformance/recipes/{file}" for file in found)
 
     @property
@@ -127,6 +141,8 @@ class Site:
     """The pages of a file of verdicts, by path."""
 
     verdicts: Verdicts
+    contact: str = ""
+    """The address that takes objections."""
     pages: dict[str, str] = field(default_factory=dict)
 
     def made(self) -> dict[str, str]:
@@ -141,19 +157,27 @@ class Site:
         http = (files("x402sim.http") / "page.css").read_text("utf-8")
         own = (files(_TEMPLATES) / "templates" / "site.css").read_text("utf-8")
         self.pages["style.css"] = http + own
-        drift: dict[str, dict[str, list[tuple[str, list[Column]]]]] = {}
+        drift: Drift = {}
         for name, its in columns.items():
             subject = subject_of(name)
             cases = by_id(subject.cases())
             self._matrix(subject, cases, its)
+            plays = _beside(subject.cases())
             for check_id, group in cases.items():
-                self._case(subject, check_id, group, its)
+                self._case(subject, check_id, group, its, plays[check_id])
                 _add_drift(drift, check_id, group, its)
             for each in its:
                 self._version(subject, cases, each)
         self._page("index.html", "index", subjects=columns)
-        self._page("drift.html", "drift", drift=dict(sorted(drift.items())))
-        self._page("object.html", "object", withdrawn=self.verdicts.withdrawn)
+        self._page(
+            "drift.html",
+            "drift",
+            drift=dict(sorted(drift.items())),
+            summary=_summary,
+            judged=len(self.verdicts.records),
+        )
+        self._page("object.html", "object", withdrawn=self.verdicts.withdrawn, contact=self.contact)
+        self._vectors()
         return self.pages
 
     def _columns(self, subject: str) -> list[Column]:
@@ -170,6 +194,7 @@ class Site:
             kit=VERSION,
             slug=slug,
             counted=counted,
+            url_of=texts.url_of,
             marks={**HTML_MARKS, NEW: "", WITHDRAWN: "↩"},
             **values,
         )
@@ -188,11 +213,20 @@ class Site:
             subject=subject.name,
             sections=sections,
             columns=columns,
+            implementations=[
+                (name, list(its))
+                for name, its in groupby(columns, lambda each: each.record.implementation)
+            ],
             outcome=lambda each, check_id: each.outcomes.get(check_id, NEW),
         )
 
     def _case(
-        self, subject: Subject[Any], check_id: str, cases: list[Case], columns: list[Column]
+        self,
+        subject: Subject[Any],
+        check_id: str,
+        cases: list[Case],
+        columns: list[Column],
+        beside: Mapping[str, str],
     ) -> None:
         by_outcome: dict[str, list[Column]] = {}
         for each in columns:
@@ -204,6 +238,8 @@ class Site:
             subject=subject.name,
             id=check_id,
             level=cases[0].level,
+            does=SUBJECTS[subject.name],
+            beside=beside,
             section=subject.sections[cases[0].section],
             titles=dict.fromkeys(case.title for case in cases),
             inputs=inputs,
@@ -232,8 +268,29 @@ class Site:
             cases=cases,
             repeat=lambda check_id: repeating(each.record.repeat, check_id),
             whole=each.record.repeat.replace(ONLY, ""),
+            links=_links(),
         )
         self.pages[f"badge/{each.page}.svg"] = badge(each)
+
+    def _vectors(self) -> None:
+        files = vector_files()
+        names = dict(pair for file in files for pair in file.implementations.items())
+        families = [(file, counts(file.vectors)) for file in files]
+        found = sorted(differences(files), key=lambda each: each.implementation)
+        self._page(
+            "vectors.html",
+            "vectors",
+            total=sum(len(file.vectors) for file in files),
+            names=names,
+            families=[
+                (file, its, {name: its[name] for name in names if its[name]})
+                for file, its in families
+            ],
+            operations=OPERATIONS,
+            differing=[
+                (who, list(rows)) for who, rows in groupby(found, lambda each: each.implementation)
+            ],
+        )
 
 
 _OTHERS = {
@@ -256,20 +313,43 @@ def _grounds(cases: list[Case]) -> Iterator[tuple[GroundType, list[Sentence], st
             yield ground.kind, new, why
 
 
-def _add_drift(
-    drift: dict[str, dict[str, list[tuple[str, list[Column]]]]],
-    check_id: str,
-    cases: list[Case],
-    columns: list[Column],
-) -> None:
+def _beside(cases: Iterable[Case]) -> dict[str, dict[str, str]]:
+    """Return for each id the others that its plays are judged by, with their demands."""
+    found: dict[str, dict[str, str]] = {}
+    for play in by_play(cases):
+        for case in play:
+            others = {each.id: each.title for each in play if each.id != case.id}
+            found.setdefault(case.id, {}).update(others)
+    return found
+
+
+def _text(sentence: Sentence) -> str:
+    """Return the name of the text that a sentence is from: "RFC 9110"."""
+    return "".join(texts_of([Ground(GroundType.EXPLICIT, (sentence,))]))
+
+
+@cache
+def _links() -> dict[str, str]:
+    """Return the address of each text, by its name."""
+    every = texts.SENTENCES.values()
+    return {_text(each): texts.url_of(each).partition("#")[0] for each in every}
+
+
+def _add_drift(drift: Drift, check_id: str, cases: list[Case], columns: list[Column]) -> None:
     """Add a failed MUST to the sentences that demand it."""
     failing = [each for each in columns if check_id in each.failures]
     if cases[0].level != "MUST" or not failing:
         return
     for sentence in dict.fromkeys(each for case in cases for each in case.ground.sentences):
-        drift.setdefault(sentence.section, {}).setdefault(sentence.text, []).append(
-            (check_id, failing)
-        )
+        its = drift.setdefault(_text(sentence), {})
+        its.setdefault(sentence, []).append((check_id, failing))
+
+
+def _summary(sentences: Mapping[Sentence, list[tuple[str, list[Column]]]]) -> tuple[int, int]:
+    """Return the number of failed ids of a text, and the number of versions that fail one."""
+    found = [pair for its in sentences.values() for pair in its]
+    versions = {(each.record.subject, each.record.name) for _, its in found for each in its}
+    return len({check_id for check_id, _ in found}), len(versions)
 
 
 def badge(each: Column) -> str:
@@ -294,9 +374,16 @@ def badge(each: Column) -> str:
     )
 
 
-def write(verdicts: Verdicts, out: Path) -> int:
-    """Write the site into a folder; return the number of its files. Raises `OSError`."""
-    pages = Site(verdicts).made()
+def write(verdicts: Verdicts, out: Path, contact: str = "") -> int:
+    """Write the site into a folder, or into an archive, `out` being a .zip; return the number of
+    its files. The same verdicts give the same bytes. Raises `OSError`.
+    """
+    pages = Site(verdicts, contact).made()
+    if out.suffix == ".zip":
+        with ZipFile(out, "w", ZIP_DEFLATED) as archive:
+            for path, text in pages.items():
+                archive.writestr(ZipInfo(f"{out.stem}/{path}"), text, ZIP_DEFLATED)
+        return len(pages)
     for path, text in pages.items():
         file = out / path
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -11,20 +11,31 @@ from importlib.resources import files
 from x402sim.spec.ground import Ground, GroundType, Sentence
 
 _TEXTS = tomllib.loads((files(__package__) / "texts.toml").read_text("utf-8"))
-_SENTENCES = {
+SENTENCES = {
     name: Sentence(text["source"].format(found[0]), found[1])
     for text in _TEXTS.values()
     for name, found in text.items()
-    if name != "source"
+    if name not in ("source", "url")
+}
+_URLS: dict[str, str] = {
+    text["source"].format(found[0]): text["url"].format(found[0])
+    for text in _TEXTS.values()
+    for name, found in text.items()
+    if name not in ("source", "url")
 }
 
 
 def __getattr__(name: str) -> Sentence:
     """Return a sentence by its name."""
     try:
-        return _SENTENCES[name]
+        return SENTENCES[name]
     except KeyError:
         raise AttributeError(f"texts.toml has no sentence {name}") from None
+
+
+def url_of(sentence: Sentence) -> str:
+    """Return the address of the file with a sentence, at the revision in which it was read."""
+    return _URLS.get(sentence.section, "")
 
 
 def explicit(*sentences: Sentence) -> Ground:
@@ -51,4 +62,4 @@ def valid_settles(*sentences: Sentence) -> Ground:
     """Return the ground of "a payment that verify calls valid settles", from sentences and
     IS_VALID."""
     so = "whoever serves on isValid is paid only if settle makes this call, with what was signed"
-    return derived(_SENTENCES["IS_VALID"], *sentences, so=so)
+    return derived(SENTENCES["IS_VALID"], *sentences, so=so)

@@ -36,7 +36,7 @@ from x402sim.journal import Journal
 from x402sim.protocol.header import read_versioned
 from x402sim.protocol.messages import BadMessage, decoded
 from x402sim.protocol.offers import PAYMENT_ID
-from x402sim.protocol.permit2_payments import Permit2Payment, authorization_of
+from x402sim.protocol.permit2_payments import Permit2Payment, message_of
 from x402sim.protocol.x402 import PAYMENT_HEADERS, json_in, read_payment
 from x402sim.rng import Stream
 from x402sim.tasks import InFlight
@@ -356,7 +356,7 @@ def _nonce_of_permit2(header: str) -> str | None:
     payment: Permit2Payment | None = json_in(header, Permit2Payment)
     with suppress(BadMessage):
         if payment is not None:
-            auth, _ = authorization_of(payment.payload, payment.accepted.scheme)
+            auth, _ = message_of(payment)
             return auth.nonce.to_bytes(32).hex()
     return None
 

@@ -1,4 +1,4 @@
-"""An agent calls a paid tool, and pays for it: of an MCP server at `url`, or of mcp_server.py over stdio.
+"""An agent calls a paid tool, and pays for it: of an MCP server at `url`, or of the recipe's over stdio.
 
 It reads {"url" or "server": settings, "key", "tool", "arguments"} from stdin and prints what it got, as JSON.
 """
@@ -21,7 +21,7 @@ told = json.load(sys.stdin)
 if "url" in told:
     server = streamablehttp_client(told["url"])
 else:
-    program = str(Path(__file__).with_name("mcp_server.py"))
+    program = str(Path(__file__).parents[3] / "conformance/recipes/mcp_server.py")
     started = StdioServerParameters(command=sys.executable, args=[program], env=told["server"])
     server = stdio_client(started)
 

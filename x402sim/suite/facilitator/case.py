@@ -134,7 +134,7 @@ case = FacilitatorRow.of
 """Declares cases: `@case("section/slug", *demands)` above a play, or called with a made play."""
 
 NEXT = Demand(
-    title="A good payment settles afterwards",
+    title="After the payments of this play, the good payment of another payer settles",
     ground=texts.derived(
         texts.EXECUTES, so="what others have asked before is no reason not to settle a payment"
     ),

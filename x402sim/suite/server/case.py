@@ -104,8 +104,10 @@ _IN_UPTO = {
     texts.DUPLICATE: texts.UPTO_ONCE,
 }
 """For sentences of `exact`: the sentence of `upto` with the same content."""
+_IN_PERMIT2 = {texts.MATCHES: texts.P2_AMOUNT}
 _IN: Mapping[str, Mapping[Sentence, Sentence | None]] = {
     Dialect.MCP: _IN_TOOLS,
+    Dialect.PERMIT2: _IN_PERMIT2,
     Dialect.UPTO: _IN_UPTO,
 }
 

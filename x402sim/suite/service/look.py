@@ -33,7 +33,7 @@ DURATIONS = (SPEC.sessions.duration, 60, 1)
 """Durations to try, as seconds, minutes or hours: a service may accept only one."""
 QUERIES = ("?limit=10", "?page=1", "?page=1&limit=10", "?offset=0&limit=10")
 """Queries to try for a list that requires one."""
-_SESSION = re.compile(r"\bX-(?:\w+-)*Session(?:-\w+)*", re.IGNORECASE)
+_SESSION = re.compile(r"\bX-(?:\w{1,40}-){0,5}Session(?:-\w{1,40}){0,5}", re.IGNORECASE)
 ABSENT = (404, 405, 410, 501)
 
 

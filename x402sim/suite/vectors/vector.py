@@ -286,15 +286,16 @@ WORD_GROUND = (
 def ground_of(vector: Vector, file: File) -> Ground:
     """Return the ground, with the sentences themselves."""
     its = vector.ground
-    return Ground(its.kind, tuple(_quoted(file, name) for name in its.sentences), its.why)
+    return Ground(its.kind, tuple(quoted(file, name) for name in its.sentences), its.why)
 
 
 def ground_of_word(vector: Vector, file: File) -> Ground:
     """Return the ground of a vector's word."""
-    return Ground(GroundType.OURS, (_quoted(file, vector.word_sentence),), WORD_GROUND)
+    return Ground(GroundType.OURS, (quoted(file, vector.word_sentence),), WORD_GROUND)
 
 
-def _quoted(file: File, name: str) -> Sentence:
+def quoted(file: File, name: str) -> Sentence:
+    """Return the sentence that has a name in a file."""
     return Sentence(file.sentences[name].source, file.sentences[name].text)
 
 

@@ -1,6 +1,7 @@
-"""An MCP server with one paid tool, over stdio; its settings are FACILITATOR_URL, X402SIM_PAY_TO and X402SIM_NETWORK.
+"""An MCP server with one paid tool, over stdio.
 
-The tool's answer is paid for in x402 version 2, as its specification for MCP says.
+The environment has FACILITATOR_URL, X402SIM_PAY_TO and X402SIM_NETWORK (CAIP-2). The tool's answer
+is paid for in x402 version 2, as the specification for MCP says.
 """
 
 import os
