@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import median
 
 from tests.bench import lifecycle, served, size, small
 from tests.bench.rounds import Measured, NotMeasured, Round, Work, alternate, cpu, sized
@@ -79,6 +80,13 @@ class Bench(ExitStack):
     @cached_property
     def bare(self) -> Round:
         return self.sized(self.servers.bare)
+
+    @cached_property
+    def facilitators(self) -> dict[str, list[float]]:
+        """The seconds of a payment by each facilitator, and by none, in each round."""
+        from tests.bench.facilitators import payments  # web3 takes a second to import
+
+        return payments(self.effort.few, 64)
 
     @cached_property
     def payers(self) -> size.Costs:
@@ -157,11 +165,15 @@ def _log(bench: Bench) -> Measured:
     return served.log(servers=bench.effort.logged, rounds=5, times=100)
 
 
-def _settle(bench: Bench) -> Measured:
-    from tests.bench.settlement import settlements  # web3 takes a second to import
+def _beside(side: str) -> Callable[[Bench], Measured]:
+    """Return what compares our facilitator with another side of the same chain."""
 
-    with settlements() as (ours, raw):
-        return bench.against(bench.sized(raw), ours)
+    def measure(bench: Bench) -> Measured:
+        ours, other = bench.facilitators["ours"], bench.facilitators[side]
+        values = tuple(theirs / own for own, theirs in zip(ours, other, strict=True))
+        return Measured(values, median(ours), median(other))
+
+    return measure
 
 
 def _growth(bench: Bench) -> Measured:
@@ -192,6 +204,7 @@ def _of(run: str, what: str, cost: str, floor: float, aim: float) -> Row:
     return Row(text, "", "", measure, floor, aim, is_cost=True, is_asked_for=takes_an_hour)
 
 
+PAID = "a payment by `x402sim facilitator` on anvil, Circle's token, real time"
 SIGNED, BARE, ASYNCIO = "its signatures", "a bare uvicorn", 'python -c "import asyncio"'
 # The numbers of a row are floor, aim and guarded; `speed.md` says whence those of `day` and `pay`.
 # fmt: off
@@ -220,7 +233,9 @@ ROWS = {
     "frames": Row("all frames, an event", "of a list of dicts", "µs",
         lambda bench: bench.cost(*small.framing(size.play(100, bench.effort.framed).journal)),
         0.25, 0.05, 0.75, is_cost=True),
-    "settle": Row("a settlement on anvil, real time", "by web3 alone", "ms", _settle, 0.6, 0.8),
+    "anvil": Row(PAID, "the same anvil alone", "ms", _beside("anvil"), 0.2, 0.8),
+    "npm": Row(PAID, "by npm's @x402/evm", "ms", _beside("npm"), 2, 4),
+    "pypi": Row(PAID, "by PyPI's x402", "ms", _beside("pypi"), 2, 4),
     "help": Row("x402sim --help", ASYNCIO, "ms",
         lambda bench: bench.started("-m", "x402sim", "--help"), 3, 2, 2.2, is_cost=True),
     "import": Row("import x402sim.World", ASYNCIO, "ms",
