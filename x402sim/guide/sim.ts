@@ -211,9 +211,9 @@ export interface ResetDone {
 
 /** The description of a world: addresses, capabilities, time (epoch ms), number of events. */
 export interface WorldInfo {
-  payTo: string;
-  asset: string;
-  tokenOwner: string;
+  payTo: `0x${string}`;
+  asset: `0x${string}`;
+  tokenOwner: `0x${string}`;
   chain: string;
   network: string;
   token: TokenInfo;
