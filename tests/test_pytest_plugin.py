@@ -211,7 +211,7 @@ def test_a_fault_with_turns_left_is_an_error(run: Any) -> None:
         [
             "Fault(*path='/api/perp/quote'*): struck 0 of 1, 0 requests fit it",
             "Fault(*path='/market', skip=5*): struck 0 of 1, 2 requests fit it",
-            "So this test does not show what it should: *",
+            "So this test shows nothing about the fault: *",
         ]
     )
 

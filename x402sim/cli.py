@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -86,6 +87,7 @@ def _keyless() -> Iterator[None]:
         raise
 
 
+@cache
 def load(name: str) -> Any:
     """Return a command with its options."""
     from x402sim.commands.common import made

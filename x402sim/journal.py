@@ -469,8 +469,12 @@ class OnDisk:
         self._begins = array("q")
         self._blocks: dict[str | None, array[int]] = {}
         """The blocks with events of each name, or with lines of unknown names."""
+        self._newest: list[bytes] = []
+        """The newest lines, which are written and noted together."""
+        self._names: set[str] = set()
+        """The names of their events."""
         if is_new:
-            self._writer = self.file.open("wb", buffering=_BUFFER)
+            self._writer = self.file.open("wb")
             self._end = self._writer.write(HEADER)
             return
         with self.file.open("rb", buffering=_BUFFER) as reader:
@@ -500,29 +504,41 @@ class OnDisk:
         self._end += length
 
     def __len__(self) -> int:
-        return self._count
+        return self._count + len(self._newest)
 
     def append(self, entry: Entry) -> None:
         """Write an entry; raises `ValueError` after `close`, or for a file opened to be read."""
         if self._writer is None:
             raise ValueError(f"{self.file} is closed: nothing more can be recorded in it")
-        text = line(entry) + b"\n"
-        length = self._writer.write(text)
-        self._note((name_of(entry.event),), 1, length, length)
-        if self._digest:
-            self._digest.update(text)
+        self._newest.append(line(entry))
+        self._names.add(name_of(entry.event))
+        if len(self) % EVERY == 0:
+            self._write()
+
+    def _write(self) -> None:
+        """Write the newest lines, all of one block."""
+        if self._writer is None or self._digest is None or not self._newest:
+            return
+        text = b"\n".join([*self._newest, b""])
+        self._writer.write(text)
+        self._digest.update(text)
+        longest = max(map(len, self._newest)) + 1
+        self._note(self._names, len(self._newest), len(text), longest)
+        self._newest, self._names = [], set()
 
     def __iter__(self) -> Iterator[Entry]:
         return (read_line(number, text) for number, text in self._texts(self._all_since(0)))
 
     def _all_since(self, seq: int) -> range:
         """Return the blocks of the entries numbered `seq` or more."""
+        self.flush()
         return range(max(0, min(seq, self._count) // EVERY), len(self._begins))
 
     def columns(
         self, wanted: Wanted, texts: Texts | None, without: frozenset[str]
     ) -> tuple[Texts, list[ByName]]:
         """Return these columns, and `texts` with the new texts of this file."""
+        self.flush()
         texts, found = Texts() if texts is None else texts, list[ByName]()
         names = {None, *(name for name, _ in wanted)}
         blocks = sorted({block for name in names for block in self._blocks.get(name, ())})
@@ -551,8 +567,9 @@ class OnDisk:
 
         Other lines are not decoded, other blocks not read.
         """
+        later = self._all_since(since)
         blocks = set[int]().union(*(self._blocks.get(name, ()) for name in (None, *names)))
-        wanted = sorted(blocks.intersection(self._all_since(since)))
+        wanted = sorted(blocks.intersection(later))
         is_ours = None not in self._blocks  # else a line may be spelled otherwise
         lines = self._holding(holding, wanted) if holding and is_ours else self._texts(wanted)
         for number, text in lines:
@@ -579,15 +596,18 @@ class OnDisk:
 
     def digest(self) -> "hashlib._Hash | None":
         """Return the hash of a file written here, else None."""
+        self._write()
         return self._digest
 
     def flush(self) -> None:
         """Write the rest."""
+        self._write()
         if self._writer is not None:
             self._writer.flush()
 
     def close(self) -> None:
         """Write the rest, and close the file; readers still work."""
+        self._write()
         if self._writer is not None:
             self._writer.close()
             self._writer = None

@@ -35,8 +35,8 @@ MARKERS = (
 )
 PASSED = pytest.StashKey[bool]()
 UNSPENT = (
-    "So this test does not show what it should: give the fault a victim, path, contains and skip "
-    "that requests of this payer fit, or times=None if it need not strike."
+    "So this test shows nothing about the fault: give a victim, path, contains and skip that "
+    "requests of this payer fit, or times=None for a fault that need not strike."
 )
 
 
@@ -96,8 +96,8 @@ def _judge(request: pytest.FixtureRequest) -> Callable[[Any], None]:
 def x402_payer_case(request: pytest.FixtureRequest) -> "Callable[[Buy], None]":
     """Play one case of the judge of payers with a function that buys: it is given a `Task`.
 
-    Fails the test with what was done wrong, what it costs and how to repair it; skips it where
-    nothing could be judged.
+    Fails the test with the defect, the cost and the repair; skips the test if nothing could be
+    judged.
     """
     return _judge(request)
 

@@ -94,7 +94,12 @@ class Spilling(MutableMapping[K, V]):
             self._file = sqlite3.connect("", isolation_level=None, check_same_thread=False)
             finalize(self, self._file.close)
             self._marks = bytearray(_MARKS // 8)
-            for pragma in ("journal_mode=OFF", "synchronous=OFF", f"cache_size=-{_CACHE_KB}"):
+            for pragma in (
+                "journal_mode=OFF",
+                "synchronous=OFF",
+                f"cache_size=-{_CACHE_KB}",
+                "page_size=16384",
+            ):
                 self._file.execute(f"PRAGMA {pragma}")
             self._file.execute("CREATE TABLE items(key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID")
             self._file.execute("BEGIN")  # never committed: nothing of it outlives the process

@@ -24,8 +24,8 @@ from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, Purchase
 from x402sim.suite.payer.shop import (
     CREATE_PATH,
     GOODS_PATH,
-    PAYMENT_ID,
-    SESSION_ID,
+    PAYMENT_ID_HEADER,
+    SESSION_ID_HEADER,
     Dialect,
     Offer,
     Settled,
@@ -109,14 +109,18 @@ def _big(how: How, size: int) -> Callable[[Shop, Request], Reply | None]:
 
 def _spent(shop: Shop, request: Request) -> Reply | None:
     """Refuse a session as spent, although it has bought nothing."""
-    return shop.ask("the session has not enough left") if SESSION_ID in request.headers else None
+    return (
+        shop.ask("the session has not enough left")
+        if SESSION_ID_HEADER in request.headers
+        else None
+    )
 
 
 def _as_opened(shop: Shop, request: Request) -> Settled | None:
     """Return the payment of a request that opens its session; None for any other request."""
     if request.path != CREATE_PATH:
         return None
-    return shop.by_id.get(request.headers.get(PAYMENT_ID, ""))
+    return shop.by_id.get(request.headers.get(PAYMENT_ID_HEADER, ""))
 
 
 def _session(name: str, base: int) -> Reply:
@@ -136,7 +140,7 @@ def _short(shop: Shop, request: Request) -> Reply | None:
 
 def _ended(shop: Shop, request: Request) -> Reply | None:
     """Answer falsely that a session has ended and was refunded."""
-    if SESSION_ID not in request.headers:
+    if SESSION_ID_HEADER not in request.headers:
         return None
     refund = {"status": "refunded", "refunded": "50000", "refundTxHash": "0x" + "ef" * 32}
     asked = shop.ask("the session has expired")
@@ -147,7 +151,7 @@ def _renamed(shop: Shop, request: Request) -> Reply | None:
     """Accept only a session's second id, from the answer to the repeated payment."""
     paid = _as_opened(shop, request)
     if paid is None:
-        named = request.headers.get(SESSION_ID, "").startswith("session_first")
+        named = request.headers.get(SESSION_ID_HEADER, "").startswith("session_first")
         return as_json({"error": "Session not found"}, 404) if named else None
     opened = shop.ids.setdefault(paid.payment_id, "session_first")
     shop.ids[paid.payment_id] = f"session_{paid.payment_id}"

@@ -23,8 +23,8 @@ from x402sim.suite.payer.case import (
     only,
 )
 from x402sim.suite.payer.shop import (
-    PAYMENT_ID,
-    SESSION_ID,
+    PAYMENT_ID_HEADER,
+    SESSION_ID_HEADER,
     Dialect,
     Shop,
     Story,
@@ -99,7 +99,7 @@ def _paid(status: int) -> PayerRow:
 
 def _shown(shop: Shop, request: Request) -> Reply | None:
     """Redirect a request with a proof of payment to another host."""
-    if PAYMENT_ID in request.headers or SESSION_ID in request.headers:
+    if PAYMENT_ID_HEADER in request.headers or SESSION_ID_HEADER in request.headers:
         return Reply(status=307, headers={"Location": shop.other + request.target})
     return None
 

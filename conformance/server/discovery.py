@@ -224,7 +224,8 @@ async def _described(play: Play) -> list[Described]:
         test=_is_as_listed,
     ),
     absent=dict.fromkeys(
-        (Dialect.V1, Dialect.UPTO), "a catalogue is one: it is judged with version 2"
+        (Dialect.V1, Dialect.PERMIT2, Dialect.UPTO),
+        "a catalogue is one: it is judged with version 2",
     ),
 )
 async def _catalogue(play: Play) -> list[Listed]:

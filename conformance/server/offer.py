@@ -312,7 +312,7 @@ def _is_each_sold(play: Play, observed: list[Trade]) -> Found:
         test=_same,
         suffix="same",
         absent=dict.fromkeys(
-            (Dialect.V2, Dialect.UPTO, Dialect.MCP), "it is judged with version 1"
+            (Dialect.V2, Dialect.PERMIT2, Dialect.UPTO, Dialect.MCP), "it is judged with version 1"
         ),
     ),
     Demand(

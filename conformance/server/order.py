@@ -288,7 +288,9 @@ _REFUSAL = [
         ),
         test=_as_declared,
         suffix="charged",
-        absent=dict.fromkeys((Dialect.V2, Dialect.UPTO), "its offers can declare the payment flow"),
+        absent=dict.fromkeys(
+            (Dialect.V2, Dialect.PERMIT2, Dialect.UPTO), "its offers can declare the payment flow"
+        ),
     ),
 )
 async def _fails(play: Play) -> Trade:

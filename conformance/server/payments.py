@@ -22,7 +22,7 @@ from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, NotApplicable, Violation
 from x402sim.text.words import counted
 
-_ONLY_UPTO = only([Dialect.UPTO], "EIP-3009 needs no allowance")
+_BY_PERMIT2 = only([Dialect.PERMIT2, Dialect.UPTO], "EIP-3009 needs no allowance")
 V2_ONLY = {Dialect.V1: "a payment of version 1 does not repeat what was offered"}
 THIEF = checksum(PrivateKey(b"\x09" * 32).address)
 _VALUES: tuple[Any, ...] = (
@@ -420,7 +420,7 @@ def _is_412(_: Play, observed: list[Refusal]) -> Found:
         suffix="allowance",
     ),
     variant="allowance",
-    absent=_ONLY_UPTO,
+    absent=_BY_PERMIT2,
 )
 async def _unallowed(play: Play) -> list[Refusal]:
     payment = await play.draft()

@@ -7,6 +7,7 @@ from typing import Any
 
 from x402sim.protocol import mcp
 from x402sim.suite import texts
+from x402sim.suite.row import only
 from x402sim.suite.server.case import Demand, case
 from x402sim.suite.server.double import SETTLE, VERIFY, on
 from x402sim.suite.server.payment import Dialect, payable
@@ -15,7 +16,7 @@ from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, Violation
 from x402sim.suite.wire import as_json, says
 
-ONLY_TOOLS = dict.fromkeys((Dialect.V1, Dialect.V2, Dialect.UPTO), "only a tool has results")
+ONLY_TOOLS = only([Dialect.MCP], "only a tool has results")
 NO = {"success": False, "errorReason": "insufficient_funds", "transaction": "", "network": ""}
 DRAFT = "org.x402/payment"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"

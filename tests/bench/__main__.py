@@ -2,7 +2,8 @@
 
 The full form takes about half an hour, and leaves out three rows that take an hour: `--only` measures those.
 `--quick` takes less than a minute, without the rows that take long; it fails (exit code 1) if a row is
-30 % worse than its guarded number (`log`: 7 %), twice in a row.
+30 % worse than its guarded number (`log`: 7 %), twice in a row. `--against` is stricter, as both sides are
+measured on the same machine: it fails if a row is 15 % slower than at an earlier commit, in three pairs.
 `tests/bench/speed.md` explains the numbers, and shows those of one run.
 """
 
@@ -20,8 +21,9 @@ from importlib.metadata import distributions
 from pathlib import Path
 from statistics import quantiles
 
+from tests.bench import pairs
 from tests.bench.rounds import Measured, NotMeasured
-from tests.bench.rows import FULL, QUICK, ROWS, Bench, Effort
+from tests.bench.rows import FULL, PAIRED_WITH, QUICK, ROWS, Bench, Effort
 
 PAGE = Path(__file__).with_name("speed.md")
 LIBRARIES = (
@@ -45,12 +47,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", choices=ROWS, action="append", help="a row; repeatable")
     text = "write a page with the table, or renew the rows of `--only` in one"
     parser.add_argument("--write", type=Path, metavar="FILE", help=text)
+    text = f"compare the quick form with that of a commit, by default {PAIRED_WITH}; fails at 15 %%"
+    parser.add_argument("--against", metavar="COMMIT", nargs="?", const=PAIRED_WITH, help=text)
     given = parser.parse_args(arguments)
+    given.quick |= given.against is not None
     names = given.only or [
         name
         for name, row in ROWS.items()
         if not row.is_asked_for and (row.guarded or not given.quick)
     ]
+    if given.against:
+        return against(given.against, names)
     where, slow = machine(), list[str]()
     rows: dict[str, list[str]] = {}
     print(where, COLUMNS, sep="\n", flush=True)
@@ -70,6 +77,24 @@ def main(arguments: list[str] | None = None) -> int:
         given.write.write_text(page, encoding="utf-8")
     for each in slow:
         print(each, file=sys.stderr)
+    return int(bool(slow))
+
+
+def against(commit: str, names: list[str]) -> int:
+    """Compare rows with a commit, print each, and return the exit code."""
+    print(machine(), f"Here / at {commit}:", sep="\n", flush=True)
+    slow = list[str]()
+    with pairs.files_of(commit) as there:
+        for name in names:
+            line, is_kept = pairs.compared(name, ROWS[name], there)
+            print(line, flush=True)
+            if not is_kept:
+                slow.append(name)
+    if slow:
+        told = "Find the change that did it, or say why, and name a newer commit in tests/bench/rows.py."
+        print(
+            f"{', '.join(slow)}: three pairs were 15 % worse than {commit}. {told}", file=sys.stderr
+        )
     return int(bool(slow))
 
 

@@ -6,6 +6,7 @@ world's `buy`) the repeated request that is served. Its limit is `sign_raw`.
 
 import asyncio
 import gc
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from time import process_time
@@ -199,6 +200,29 @@ def buy(times: int, payers: int = 1) -> float:
     run = World(seed=1).play(story)
     assert run.outcome == "passed", f"a check of the payments failed: {run.reason}"
     return took_s
+
+
+def joined_bytes(payers: int) -> float:
+    """Let so many payers join; return the memory that each of the later half takes."""
+    held: list[int] = []
+
+    async def story(world: LiveWorld) -> None:
+        crowd = []
+        for number in range(payers):
+            if number == payers // 2:
+                gc.collect()
+                held.append(tracemalloc.get_traced_memory()[0])
+            crowd.append(await world.payer(f"payer {number}", balance=SPENDING_CAP))
+        gc.collect()
+        held.append(tracemalloc.get_traced_memory()[0])
+
+    tracemalloc.start()
+    try:
+        World(seed=1).play(story)
+    finally:
+        tracemalloc.stop()
+    half, whole = held
+    return (whole - half) / (payers - payers // 2)
 
 
 def of_a_day(hours: float) -> float:

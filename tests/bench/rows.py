@@ -9,12 +9,15 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import median
 
 from tests.bench import lifecycle, served, size, small
 from tests.bench.rounds import Measured, NotMeasured, Round, Work, alternate, cpu, sized
 from tests.bench.served import Servers
 
 GUARDED_SINCE = "2026-11-24"
+PAIRED_WITH, OF_PAIRS = "6fef0bf0", 0.85
+"""A row may have 0.85 of its speed at this commit; name another once a row has become faster."""
 TOLERANCE = 0.7
 """A row may have 0.7 of its guarded speed; a cost may be 1 / 0.7 of its guarded one."""
 OF_PARTS = 0.93
@@ -77,6 +80,13 @@ class Bench(ExitStack):
     @cached_property
     def bare(self) -> Round:
         return self.sized(self.servers.bare)
+
+    @cached_property
+    def facilitators(self) -> dict[str, list[float]]:
+        """The seconds of a payment by each facilitator, and by none, in each round."""
+        from tests.bench.facilitators import payments  # web3 takes a second to import
+
+        return payments(self.effort.few, 64)
 
     @cached_property
     def payers(self) -> size.Costs:
@@ -155,11 +165,15 @@ def _log(bench: Bench) -> Measured:
     return served.log(servers=bench.effort.logged, rounds=5, times=100)
 
 
-def _settle(bench: Bench) -> Measured:
-    from tests.bench.settlement import settlements  # web3 takes a second to import
+def _beside(side: str) -> Callable[[Bench], Measured]:
+    """Return what compares our facilitator with another side of the same chain."""
 
-    with settlements() as (ours, raw):
-        return bench.against(bench.sized(raw), ours)
+    def measure(bench: Bench) -> Measured:
+        ours, other = bench.facilitators["ours"], bench.facilitators[side]
+        values = tuple(theirs / own for own, theirs in zip(ours, other, strict=True))
+        return Measured(values, median(ours), median(other))
+
+    return measure
 
 
 def _growth(bench: Bench) -> Measured:
@@ -170,6 +184,11 @@ def _growth(bench: Bench) -> Measured:
 
     many = among(bench.effort.payers)
     return alternate(many, among(100), bench.effort.rounds, is_cost=True)  # three differ by a tenth
+
+
+def _joined(_: Bench) -> Measured:
+    first, second = (lifecycle.joined_bytes(1000) / 1000 for _ in range(2))
+    return Measured((min(first, second),))  # the first fills caches, too
 
 
 RUNS = {
@@ -185,6 +204,7 @@ def _of(run: str, what: str, cost: str, floor: float, aim: float) -> Row:
     return Row(text, "", "", measure, floor, aim, is_cost=True, is_asked_for=takes_an_hour)
 
 
+PAID = "a payment by `x402sim facilitator` on anvil, Circle's token, real time"
 SIGNED, BARE, ASYNCIO = "its signatures", "a bare uvicorn", 'python -c "import asyncio"'
 # The numbers of a row are floor, aim and guarded; `speed.md` says whence those of `day` and `pay`.
 # fmt: off
@@ -213,13 +233,19 @@ ROWS = {
     "frames": Row("all frames, an event", "of a list of dicts", "µs",
         lambda bench: bench.cost(*small.framing(size.play(100, bench.effort.framed).journal)),
         0.25, 0.05, 0.75, is_cost=True),
-    "settle": Row("a settlement on anvil, real time", "by web3 alone", "ms", _settle, 0.6, 0.8),
+    "anvil": Row(PAID, "the same anvil alone", "ms", _beside("anvil"), 0.2, 0.8),
+    "npm": Row(PAID, "by npm's @x402/evm", "ms", _beside("npm"), 2, 4),
+    "pypi": Row(PAID, "by PyPI's x402", "ms", _beside("pypi"), 2, 4),
     "help": Row("x402sim --help", ASYNCIO, "ms",
         lambda bench: bench.started("-m", "x402sim", "--help"), 3, 2, 2.2, is_cost=True),
     "import": Row("import x402sim.World", ASYNCIO, "ms",
         lambda bench: bench.started("-c", "from x402sim import World"), 5, 4, 4.8, is_cost=True),
     "growth": Row("a payment among {payers:,} payers", "among 100", "µs",
         _growth, 1.1, 1.0, 1.0, is_cost=True),
+    "joined": Row("a payer of 1,000 who have joined: kB", "", "",
+        _joined, 5.5, 4, 5.03, is_cost=True, tolerance=OF_PAIRS),
+    "cases": Row("a case of a judgement by all", "by every third", "ms",
+        lambda bench: bench.cost(small.judging(1), small.judging(3)), 1.2, 1.1, is_cost=True),
     "reading": Row("the frame of orders from a file, an event", "its lines by msgspec", "µs",
         lambda bench: bench.cost(*size.reading(bench.effort.framed)), 3, 2, 2.4, is_cost=True),
     "spread": Row("a sweep over two processes, a world", "multiprocessing.Pool", "ms",

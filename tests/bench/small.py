@@ -1,4 +1,4 @@
-"""Small comparisons: a session's debit, frames, the start of a command, and many worlds over processes."""
+"""Small comparisons: a session's debit, frames, a start, a judgement, and many worlds over processes."""
 
 import asyncio
 import gc
@@ -22,6 +22,7 @@ from x402sim import sweep
 from x402sim.journal import Journal
 from x402sim.protocol.routes import QUOTE
 from x402sim.report import frames
+from x402sim.world.loop import run_virtual
 
 BUDGET = "900.00"
 _UPDATE = (
@@ -84,6 +85,21 @@ def starting(*arguments: str) -> Round:
     keeps = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     how: dict[str, Any] = {"check": True, "stdout": subprocess.DEVNULL, "env": keeps}
     return lambda: spent_s(lambda: subprocess.run([sys.executable, *arguments], **how))
+
+
+def judging(every: int) -> Round:
+    """Return a judgement of our own service by each `every`th case; the unit is a case."""
+    from tests.mutants.judging import quiet  # other rows start without the cases
+    from tests.suite.costs import count
+    from x402sim.suite.service.engine import all_checks
+
+    cases = all_checks()[::every]
+
+    def once() -> None:
+        with quiet():
+            run_virtual(lambda: count(cases))
+
+    return lambda: spent_s(once) / len(cases)
 
 
 # --- many worlds over two new processes of Python, whose CPU time counts from start to end ---

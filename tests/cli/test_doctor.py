@@ -17,6 +17,7 @@ from tests.cli.test_decode import changed
 from tests.serve.driver import QUOTE
 from x402sim import LocalServer
 from x402sim.commands.doctor import COLUMNS
+from x402sim.payer import listing
 from x402sim.payer.diagnosis import examine
 from x402sim.protocol.bazaar import declaration
 from x402sim.protocol.crypto import checksum
@@ -557,6 +558,21 @@ def test_whether_an_index_lists_it_and_what_to_do_if_not(
     else:
         assert do in told_of[0]["do"]
         assert "note: index of" in text
+
+
+def test_an_index_that_takes_long_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "LOOK_UP_S", 0)
+    asked: list[httpx.Request] = []
+
+    def ask(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(200, json={"items": [{"resource": "http://elsewhere/"}]})
+
+    answer = httpx.Response(402, request=httpx.Request("GET", "http://shop/"))
+    found, (note,) = listing.look_up(answer, [], "http://index", ask)
+    assert (found.is_listed, found.why) == (None, "")
+    assert len(asked) <= 1
+    assert "unknown" in note.do
 
 
 def test_an_index_is_a_url_and_lists_the_resources_of_serve(server: LocalServer) -> None:

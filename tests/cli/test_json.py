@@ -100,7 +100,7 @@ def test_demo_prints_amounts_as_data() -> None:
 
 
 def test_the_object_of_serve_is_as_its_schema_says() -> None:
-    from jsonschema import Draft202012Validator  # takes two seconds, as it compiles grammars
+    from jsonschema import Draft202012Validator
 
     schema = json.loads((GUIDE / "serve.schema.json").read_text("utf-8"))
     for part in schema["$defs"].values():

@@ -246,7 +246,8 @@ def test_a_server_of_tools_wants_the_name_of_one(server: LocalServer) -> None:
     done = run(f"{server.url}/mcp")
     assert done.exit_code == 2
     assert (
-        "the server answered 405; a server of MCP sells tools: name one with --tool" in done.stderr
+        "the server answered 405; a server of MCP sells tools: name a tool with --tool"
+        in done.stderr
     )
 
 

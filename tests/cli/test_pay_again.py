@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from click.testing import Result
 
 from tests.cli import runner
 from tests.cli.shops import Asked, Reply, required, serving, wanted
-from tests.serve.driver import command, environment
+from tests.serve.driver import Running, command, environment
 from x402sim.commands.purchase import kept_in
 from x402sim.payer.stored import Taken
 from x402sim.payer.tools import tool_request
@@ -278,13 +279,14 @@ def process(url: str, folder: Path, *options: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize("first", [GOODS, BUSY, LOST])
 def test_several_starts_at_once_sign_one_payment(tmp_path: Path, first: Reply) -> None:
     shop = Shop([first, GOODS])
-    with serving(shop) as url:
-        starts = [process(url, tmp_path) for _ in range(4)]
-        ended = [(*each.communicate(timeout=120), each.returncode) for each in starts]
+    with serving(shop) as url, ExitStack() as stack:
+        many = [Running("pay", env=contract(url, tmp_path)) for _ in range(4)]
+        starts = [stack.enter_context(each) for each in many]
+        ended = [(each.process.wait(120), "".join(each.rest()), each.errors()) for each in starts]
     assert len(set(shop.nonces)) == 1, ended
-    sold = [json.loads(out) for out, _, code in ended if code == 0]
+    sold = [json.loads(out) for code, out, _ in ended if code == 0]
     assert sold == [{"data": "goods"}] * (4 if first is GOODS else 3)
-    told = [" ".join(err.split()) for _, err, _ in ended]
+    told = [" ".join(err.split()) for _, _, err in ended]
     waited = sum("bought by another start of this command" in t for t in told)
     assert waited == (3 if first is GOODS else 2)
     assert len(shop.nonces) == (1 if first is GOODS else 2)

@@ -1,16 +1,14 @@
 """Multicall3 at its well-known address: the ledger's, our contract's on anvil, and the real one.
 
-The real one's code is in the npm package viem, as `tests/interop/npm_chain` pins it.
+The real one's code is `multicall3.hex`; `tests/interop/test_wallets.py` compares the file with the npm package viem.
 """
 
-import re
 from pathlib import Path
 
 import pytest
 from eth_abi import encode
 from eth_abi.abi import decode
 
-from tests import interop, npm
 from tests.chain.helpers import ALICE, MALLORY, NOW_S, RELAYER, SHOP, TOKEN
 from tests.evm import circle
 from tests.evm.helpers import ChainDriver
@@ -21,6 +19,7 @@ from x402sim.chain.ledger.multicall import MAX_BYTES
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, to_hex
 
+REAL = Path(__file__).parent / "multicall3.hex"
 TOKEN_TEXT, SELF, WALLET = checksum(TOKEN), checksum(MULTICALL), SHOP.address
 BALANCE, NO_FUNCTION = abi.balance_of(ALICE.address_bytes), b"\xde\xad\xbe\xef"
 TOO_MUCH = abi.transfer(SHOP.address_bytes, 5)
@@ -77,15 +76,12 @@ def answer(chain: ChainDriver, data: bytes, to: Address = MULTICALL) -> bytes | 
 @pytest.fixture
 def real(two: list[ChainDriver]) -> Address:
     """The real Multicall3 on anvil; both chains have as many blocks."""
-    folder = npm.packages(Path(interop.__file__).parent / "npm_chain")
-    text = (folder / "viem/_cjs/constants/contracts.js").read_text()
-    found = re.search(r"multicall3Bytecode = '0x([0-9a-f]+)'", text)
-    assert found
+    code = bytes.fromhex(REAL.read_text())
     chain = two[0].chain
     ask = chain.node.ask_now
     two[0].town.run(two[1].chain.controls.mine())
     ask("evm_setNextBlockTimestamp", NOW_S)
-    return circle.create(ask, bytes.fromhex(found[1]), RELAYER.address_bytes)
+    return circle.create(ask, code, RELAYER.address_bytes)
 
 
 def test_it_answers_as_the_real_one(two: list[ChainDriver], real: Address):

@@ -129,9 +129,9 @@ def control() -> str:
         (f"`{method} /_sim{path}`", does, _taken(method, ACTIONS[method, path][1]))
         for method, path, _, does in TABLE
     ]
-    about = """`x402sim serve` has it at `/_sim`; a GET of that shows this list, and one of `/_sim/openapi.json` the
-OpenAPI document of it, with the schemas of what each takes and answers. A POST takes JSON, and a GET takes its fields in
-the query. It has clients: in Python `LocalServer`, in TypeScript [`sim.ts`](typescript.md)."""
+    about = """`x402sim serve` has the API at `/_sim`: a GET of `/_sim` answers this list, a GET of `/_sim/openapi.json` the
+OpenAPI document, with the schemas of requests and answers. A POST takes JSON, and a GET takes the fields in the query.
+Clients are `LocalServer` in Python, and [`sim.ts`](typescript.md) in TypeScript."""
     return (
         f"# Control API\n\n{about}\n\n{markdown_table(('action', 'what it does', 'takes'), rows)}"
     )
@@ -154,8 +154,8 @@ def errors() -> str:
 
 STATES = """# States
 
-The service makes these moves and no other: each statement that changes a state takes from this table
-the states that it expects and the state that it writes. `GET /api/payments/{{paymentId}}` shows the
+The service makes these moves and no other: each SQL statement that changes a state takes from this
+table the expected states and the new state. `GET /api/payments/{{paymentId}}` shows the
 status of a payment, `GET /api/sessions/{{sessionId}}` the status of a session.
 
 ## Payments

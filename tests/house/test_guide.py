@@ -331,21 +331,19 @@ def commands_in(page: Path) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_exist_with_their_options(page: Path) -> None:
-    if page.name == "CHANGELOG.md":
-        return  # it tells of options that are gone
-    for words in commands_in(page):
+def test_the_commands_links_and_files_of_a_page_exist(page: Path) -> None:
+    told = page.read_text(encoding="utf-8")
+    ours = r"`((?:x402sim|tests|conformance|notebooks|scenarios)/(?:[\w./-]+\.\w+|[\w/]+/))`"
+    assert [path for path in re.findall(ours, told) if not (ROOT / path).exists()] == []
+    # the changelog tells of options that are gone
+    for words in commands_in(page) if page.name != "CHANGELOG.md" else []:
         if "--" in words:  # what follows is another's command
             words = words[: words.index("--")]
         known = options_of(words)
         assert known is not None, f"no command: {' '.join(words)}"
         used = {word.split("=")[0] for word in words if word.startswith("--")}
         assert used <= known | {"--help"}, f"{' '.join(words)}: {used - known}"
-
-
-@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
-    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+    for link in re.findall(r"\]\(([^)\s]+)\)", told):
         if link.startswith(("http://", "https://")):
             continue
         name, _, anchor = link.partition("#")
@@ -396,13 +394,6 @@ def test_a_reference_page_is_current(page: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_a_generated_file_is_current(name: str) -> None:
     assert text(name, "") == FILES[name](), "python -m tests.renew --only guide"
-
-
-@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_file_that_a_page_names_exists(page: Path) -> None:
-    ours = r"`((?:x402sim|tests|conformance|notebooks|scenarios)/(?:[\w./-]+\.\w+|[\w/]+/))`"
-    named = re.findall(ours, page.read_text(encoding="utf-8"))
-    assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 @pytest.mark.thorough

@@ -33,17 +33,17 @@ def chain(kind: str) -> Iterator[Server]:
         with started(*NETWORK) as server:
             yield server
         return
-    with _node() as node, pytest.MonkeyPatch.context() as patch:
+    with node() as running, pytest.MonkeyPatch.context() as patch:
         patch.setenv(KEYS, f"{RELAYER.private_key},{OWNER.private_key}")
-        with started(*NETWORK, "--chain", node.url, "--mnemonic", KNOWN) as server:
+        with started(*NETWORK, "--chain", running.url, "--mnemonic", KNOWN) as server:
             yield server
 
 
 @contextmanager
-def _node() -> Iterator[AnvilNode]:
+def node() -> Iterator[AnvilNode]:
     """Start a node that has Circle's token in block 0, and signs for the ten accounts."""
     accounts = [Wallet(key).address_bytes for key in keys_of(KNOWN, ACCOUNTS)]
-    node = AnvilNode(
+    made = AnvilNode(
         BASE_SEPOLIA.chain_id,
         Clock().now_s() - 60,
         find.anvil(),
@@ -52,15 +52,15 @@ def _node() -> Iterator[AnvilNode]:
     )
     try:
         balances = dict.fromkeys(accounts, FIRST_BASE)
-        circle.install(node, BASE_SEPOLIA, OWNER.address_bytes, balances)
-        ask = node.rpc.ask_now
+        circle.install(made, BASE_SEPOLIA, OWNER.address_bytes, balances)
+        ask = made.rpc.ask_now
         ask("anvil_setCode", to_hex(contract.MULTICALL), to_hex(contract.multicall_code()))
         for wallet in (OWNER, RELAYER):
             ask("anvil_setBalance", to_hex(wallet.address_bytes), hex(PLENTY_WEI))
         ask("evm_mine")  # a block whose time is now
-        yield node
+        yield made
     finally:
-        node.stop()
+        made.stop()
 
 
 def token(server: Server) -> dict[str, Any]:

@@ -17,10 +17,8 @@ METERED = ROOT / "x402sim" / "guide" / "metered.md"
 PARTS = ("ours", "Python", "npm")
 PAIRS = [*product(PARTS, repeat=3)]
 """Every facilitator, server and client."""
-ALL_WAYS = ("`exact`, EIP-3009", "`exact`, Permit2", "`upto`")
-WAYS = {"ours": (ALL_WAYS[0], ALL_WAYS[2]), "Python": ALL_WAYS, "npm": ALL_WAYS}
+WAYS = ("`exact`, EIP-3009", "`exact`, Permit2", "`upto`")
 """What each server sells by."""
-SELLS_NONE = "our service sells no `exact` by Permit2"
 FACILITATOR, SERVICE, PAYER = COLUMNS = ("facilitator and chain", "service", "payer")
 ROUTES = (
     "/exact/evm/eip3009",
@@ -43,9 +41,8 @@ ROUTES = (
 WHY_NOT = {
     "batch-settlement": "the scheme `batch-settlement` is not built",
     "auth-capture": "the scheme `auth-capture` is not built",
-    "upto/evm/permit2-": "`PaymentAuth` uses no sponsoring",
-    "Sponsoring": "our service sells no `exact` by Permit2, and `PaymentAuth` uses no sponsoring",
-    "permit2": SELLS_NONE,
+    "permit2-erc20": "`PaymentAuth` signs permits, and no transactions",
+    "permit2/upfront": "by Permit2 our service settles after the work only",
 }
 """Why something of a route does not work, by a part of its name; the first that fits."""
 
@@ -66,10 +63,10 @@ def pairings(items: Iterable[pytest.Item]) -> str:
             clients = found.setdefault((params["shop"], params["facilitator"]), [])
             clients += [params["client"]] * (params["client"] not in clients)
     rows = (
-        (server, by, *(", ".join(clients) if way in WAYS[server] else "none" for way in ALL_WAYS))
+        (server, by, *[", ".join(clients)] * len(WAYS))
         for (server, by), clients in sorted(found.items(), key=_place)
     )
-    return markdown_table(("server", "facilitator", *ALL_WAYS), rows)
+    return markdown_table(("server", "facilitator", *WAYS), rows)
 
 
 def _place(found: tuple[tuple[str, str], list[str]]) -> list[int]:

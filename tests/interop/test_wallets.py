@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests import npm
+from tests.evm.test_multicall import REAL
 from tests.interop import onchain, programs
 from tests.interop.programs import RUN_TIMEOUT_S
 from tests.interop.python.typed_data import typed
@@ -280,3 +281,9 @@ def test_wagmi_batches_its_reads_and_pays(chain: str, request: pytest.FixtureReq
     assert "authorization is used or canceled" in facts["usedTwice"][1]
     assert "transfer amount exceeds balance" in facts["tooMuch"][1]
     assert facts["after"] == [["success", "25"], ["success", "0"], ["failure", None]]
+
+
+def test_the_real_multicall3_of_the_quick_tests_is_that_of_viem() -> None:
+    text = (npm.packages(FOLDER) / "viem/_cjs/constants/contracts.js").read_text()
+    code = "".join(REAL.read_text().split())
+    assert f"multicall3Bytecode = '0x{code}'" in text

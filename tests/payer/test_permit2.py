@@ -14,7 +14,8 @@ from tests.facilitator.test_permit2 import allow
 from x402sim import PaymentAuth, SpendingCapExceeded
 from x402sim.clock import Clock
 from x402sim.payer.core import PaymentFailed
-from x402sim.protocol.crypto import checksum
+from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.networks import BASE_SEPOLIA, TESTNET
 from x402sim.protocol.permit2 import EXACT_PROXY, PERMIT2, UPTO_PROXY
 from x402sim.protocol.x402 import domain_of
@@ -36,6 +37,7 @@ class Shop:
     def __init__(self, *offers: dict[str, Any], used: int = 1_858, lost: bool = False) -> None:
         self.desk, self.used, self.lost = Desk(), used, lost
         self.lacks = 412
+        self.extensions: dict[str, Any] = {}
         supported = self.desk.request("GET", "/supported").json()["kinds"]
         announced = next(kind["extra"] for kind in supported if kind["scheme"] == "upto")
         self.upto = COMMON | {
@@ -47,6 +49,12 @@ class Shop:
         self.paid: list[dict[str, Any]] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.url.host == "node.test":
+            (call, _) = json.loads(request.content)["params"]
+            assert call["to"] == checksum(TESTNET.asset).lower()
+            return httpx.Response(
+                200, json={"result": to_hex(self.desk.driver.view(bytes.fromhex(call["data"][2:])))}
+            )
         text = request.headers.get("PAYMENT-SIGNATURE")
         if text is None:
             return self.required()
@@ -77,6 +85,7 @@ class Shop:
         self, status: int = 402, error: str = "", headers: dict[str, str] | None = None
     ) -> httpx.Response:
         offer = {"x402Version": 2, "accepts": self.offers or [self.upto], "error": error}
+        offer |= {"extensions": self.extensions} if self.extensions else {}
         text = base64.b64encode(json.dumps(offer).encode()).decode()
         return httpx.Response(status, json={}, headers={"PAYMENT-REQUIRED": text} | (headers or {}))
 
@@ -230,3 +239,65 @@ def test_an_offer_of_another_network_comes_before_permit2() -> None:
     with http, pytest.raises(PaymentFailed):  # the desk knows one network
         http.get(URL)
     assert [each["accepted"]["network"] for each in shop.paid] == [BASE_SEPOLIA.caip2]
+
+
+THIEF = checksum(b"\x09" * 20)
+GREEDY = {"spender": THIEF, "amount": str(MAX_UINT256), "nonce": "9", "deadline": str(2**40)}
+"""What a 402 may ask of a permit."""
+SPONSORS = {"eip2612GasSponsoring": {"info": {"description": "gas"} | GREEDY, "schema": {}}}
+NODE = {"rpc_url": "http://node.test/rpc"}
+
+
+def permit_in(shop: Shop) -> dict[str, Any]:
+    """The payer's permit in the newest payment; empty without one."""
+    info: dict[str, Any] = shop.paid[-1]["extensions"]["eip2612GasSponsoring"]["info"]
+    return info if "signature" in info else {}
+
+
+@pytest.mark.parametrize("greed", [{}, {"maxTimeoutSeconds": 10**9}])
+@pytest.mark.parametrize("scheme", ["upto", "exact"])
+def test_a_permit_of_the_amount_is_signed_for_who_sponsors_it(scheme: str, greed: dict[str, Any]):
+    """Whatever the 402 says of spender, amount and deadline, and again for the next payment."""
+    shop, auth = Shop(), payer(approve="0.03", **NODE)
+    shop.extensions = SPONSORS
+    shop.offers = [(shop.upto if scheme == "upto" else PERMIT2_OFFER) | greed]
+    for number in range(2):
+        assert get(shop, auth).is_success
+        permit, message = permit_in(shop), shop.paid[-1]["payload"]["permit2Authorization"]
+        assert (permit["from"], permit["spender"]) == (ALICE.address, checksum(PERMIT2))
+        assert permit["amount"] == message["permitted"]["amount"] == shop.offers[0]["amount"]
+        assert (permit["nonce"], permit["asset"]) == (str(number), checksum(TESTNET.asset))
+        assert permit["deadline"] == message["deadline"]
+        assert (permit["description"], permit["version"]) == ("gas", "1"), "what servers compare"
+        assert int(permit["deadline"]) < NOW_S + 300
+
+
+def test_who_has_approved_enough_signs_no_permit():
+    """A permit would take the rest of the approval away."""
+    shop, auth = Shop(), payer(approve="0.03", **NODE)
+    shop.extensions = SPONSORS
+    allow(shop.desk, 20_000)
+    assert get(shop, auth).is_success
+    assert permit_in(shop) == {}
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"approve": "0.019999", **NODE}, {"approve": "0", **NODE}]
+)
+def test_no_permit_is_signed_that_is_not_allowed(settings: dict[str, Any]):
+    shop = Shop()
+    shop.extensions = SPONSORS
+    with pytest.raises(PaymentFailed, match="approve Permit2"):
+        get(shop, payer(**settings))
+    assert permit_in(shop) == {}
+
+
+def test_a_node_that_answers_no_number_stops_the_payer():
+    shop, auth = Shop(), payer(approve="0.03", rpc_url="http://shop.test/rpc")
+    shop.extensions = SPONSORS
+    with pytest.raises(PaymentFailed, match="does not say what Permit2 may take"):
+        get(shop, auth)
+    assert (shop.paid, auth.signed_base) == ([], 0)
+    for missing in ({"permit2": False}, {"network": None}, {"rpc_url": ""}):
+        with pytest.raises(ValueError, match="approve: give permit2=True"):
+            payer(**({"approve": "0.03", **NODE} | missing))

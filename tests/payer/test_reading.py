@@ -4,14 +4,14 @@ import json
 from typing import Any
 
 import httpx
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.bounded.hostile_peer import RECEIPT, wanted
 from tests.strategies import authorizations, json_values, uint256
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
 from x402sim.payer.purchases import Payment
 from x402sim.payer.reading import read_settlement
-from x402sim.protocol.messages import Receipt
+from x402sim.protocol.messages import Receipt, encode
 from x402sim.protocol.ways import foreign_in
 
 KEY = b"k" * 32
@@ -92,6 +92,15 @@ def test_the_answer_to_a_settlement_is_a_receipt_or_fails(
         require_printable(failed)
         return
     assert isinstance(found, Receipt | str)
+
+
+@settings(max_examples=1)
+@given(payments)
+def test_a_payer_keeps_the_beginning_of_a_long_receipt(payment: Payment) -> None:
+    body = encode(Receipt(success=True, payment_id="pay_1", tx_hash="x" * 999_999, timestamp=1))
+    found = read_settlement(response(200, body), payment)
+    assert isinstance(found, Receipt)
+    assert found.tx_hash == "x" * 1_000
 
 
 def shop(offer: bytes, settlement: httpx.Response, content: httpx.Response) -> httpx.MockTransport:

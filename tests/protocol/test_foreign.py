@@ -35,13 +35,29 @@ def test_a_challenge_is_called_by_its_name(
 
 @pytest.mark.parametrize(
     "part",
-    ["a", "a ", "a,", "a=", 'a="', "a= ", " ", ",", '"', "\\\\", 'a="\\\\', "-", "=", "aB-1 ="],
+    [
+        "a",
+        "a ",
+        "a,",
+        "a=",
+        'a="',
+        "a= ",
+        " ",
+        ",",
+        '"',
+        "\\\\",
+        'a="\\\\',
+        "-",
+        "=",
+        "aB-1 =",
+        '\\"',
+    ],
 )
 def test_a_long_challenge_takes_no_long_time(part: str) -> None:
-    began = time.perf_counter()
-    for begin in ("", "Payment "):
+    began = time.process_time()
+    for begin in ("", "Payment ", '"'):
         foreign_in({"www-authenticate": begin + part * (LONG // len(part))}, b"")
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 0.5
 
 
 @pytest.mark.parametrize(

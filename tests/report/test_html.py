@@ -169,8 +169,7 @@ DRAWN = "from x402sim import Journal; from x402sim.report import plots; plots.ba
 @pytest.mark.parametrize(
     ("code", "heavy"),
     [
-        ("import x402sim.report.conformance", HEAVY),
-        ("import x402sim.commands.run, x402sim.report.trace", HEAVY),
+        ("import x402sim.report.conformance, x402sim.commands.run, x402sim.report.trace", HEAVY),
         (DRAWN, ("matplotlib.pyplot",)),
     ],
 )

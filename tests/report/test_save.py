@@ -30,7 +30,9 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run("sessions").save(tmp_path_factory.mktemp("saved") / "deep" / "er")
 
 
-def test_a_run_has_all_its_files(saved: Path) -> None:
+def test_a_run_has_all_its_files_and_the_same_run_the_same_bytes(
+    saved: Path, tmp_path: Path
+) -> None:
     frames = {f"{name}.{kind}" for name in TABLES for kind in ("csv", "parquet")}
     shown = [each.name for each in PLOTS if each.has_content(run("sessions").journal)]
     drawn = {f"{name}.{kind}" for name in shown for kind in ("png", "svg", "pdf")}
@@ -38,7 +40,31 @@ def test_a_run_has_all_its_files(saved: Path) -> None:
     others = {"journal.ndjson", "journal.ndjson.made.json", "page.html", "report.html"}
     assert {*contents(saved)} == frames | drawn | others
     for place in (saved, saved / "journal.ndjson"):
-        assert Run.load(place).sha256 == run("sessions").sha256
+        loaded = Run.load(place)
+        assert loaded.sha256 == run("sessions").sha256
+    assert contents(loaded.save(tmp_path)) == contents(saved)
+
+
+def test_frames_are_kept_whole_with_types_that_do_not_depend_on_the_run(
+    saved: Path, tmp_path: Path
+) -> None:
+    elsewhere = save.save_run(skipped(), tmp_path)
+    for table, made in TABLES.items():
+        frame = made(run("sessions").journal)
+        kept = pd.read_parquet(saved / f"{table}.parquet")
+        assert_frame_equal(kept, frame, check_categorical=False, check_dtype=False, obj=table)
+        read = pd.read_csv(saved / f"{table}.csv", dtype="string", keep_default_na=False)
+        assert list(read.columns) == list(frame.columns)
+        assert len(read) == len(frame), table
+        for name in frame.columns[frame.columns.str.endswith("_base")]:
+            texts = ["" if pd.isna(value) else str(value) for value in frame[name]]
+            assert list(read[name]) == texts, (table, name)
+        files = (folder / f"{table}.parquet" for folder in (elsewhere, saved))
+        empty, full = (pq.read_schema(file).remove_metadata() for file in files)
+        assert empty == full, table
+        for field in full:
+            if f"{field.name}_base" in full.names:
+                assert field.type == pa.float64(), (table, field.name)
 
 
 def test_a_saved_run_keeps_the_versions_that_made_it(
@@ -55,36 +81,6 @@ def test_a_saved_run_keeps_the_versions_that_made_it(
         assert "<dd>x402sim 0.0.9, Python 3.11.1</dd>" in (folder / "report.html").read_text()
     assert "x402sim 0.0.9, Python 3.11.1. Cite as" in plots.caption(found)
     assert load_journal(tmp_path / "again").maker == older, "as `x402sim open` and `diff` read it"
-
-
-def test_the_same_run_gives_the_same_bytes(saved: Path, tmp_path: Path) -> None:
-    loaded = Run.load(saved / "journal.ndjson")
-    assert contents(loaded.save(tmp_path)) == contents(saved)
-
-
-@pytest.fixture(scope="module")
-def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save.save_run(skipped(), tmp_path_factory.mktemp("skipped"))
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_a_frame_is_kept_whole_with_types_that_do_not_depend_on_the_run(
-    table: str, saved: Path, elsewhere: Path
-) -> None:
-    frame = TABLES[table](run("sessions").journal)
-    kept = pd.read_parquet(saved / f"{table}.parquet")
-    assert_frame_equal(kept, frame, check_categorical=False, check_dtype=False)
-    read = pd.read_csv(saved / f"{table}.csv", dtype="string", keep_default_na=False)
-    assert list(read.columns) == list(frame.columns)
-    assert len(read) == len(frame)
-    for name in frame.columns[frame.columns.str.endswith("_base")]:
-        assert list(read[name]) == ["" if pd.isna(value) else str(value) for value in frame[name]]
-    files = (folder / f"{table}.parquet" for folder in (elsewhere, saved))
-    empty, full = (pq.read_schema(file).remove_metadata() for file in files)
-    assert empty == full
-    for field in full:
-        if f"{field.name}_base" in full.names:
-            assert field.type == pa.float64()
 
 
 def test_amounts_beyond_64_bits_are_texts_in_parquet(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def in_order() -> list[tuple[str, str]]:
 
 def validator(api: dict[str, Any], schema: dict[str, Any]) -> "Draft202012Validator":
     """Return what judges a value by a schema of the document; fields that it lacks are wrong."""
-    from jsonschema import Draft202012Validator  # takes two seconds, as it compiles grammars
+    from jsonschema import Draft202012Validator
 
     strict = {
         name: each | {"additionalProperties": False}
@@ -65,7 +65,7 @@ def test_it_is_valid_and_has_every_action_once() -> None:
     assert len({*ids}) == len(ids)
     # Markdown takes what a docstring's source indents for code
     assert "\n    " not in api["components"]["schemas"]["State"]["description"]
-    from openapi_spec_validator import validate  # compiles grammars for two seconds
+    from openapi_spec_validator import validate
 
     validate(json.loads(json.dumps(api)))
 

@@ -558,7 +558,7 @@ def test_after_a_restart_the_lanes_say_what_the_database_knows(
 
 def test_what_was_seen_is_saved_as_har(browser: Browser, server: Server) -> None:
     """Its schema is the published one of HAR 1.2."""
-    from jsonschema import Draft6Validator  # takes two seconds, as it compiles grammars
+    from jsonschema import Draft6Validator
     from referencing import Registry
     from referencing.jsonschema import DRAFT6
 

@@ -300,7 +300,7 @@ def test_the_page_lists_and_buys_each_good_and_tells_that_it_was_served(
 
 
 def test_the_openapi_document_lists_the_goods(listed: LocalServer) -> None:
-    from openapi_spec_validator import validate  # compiles grammars for two seconds
+    from openapi_spec_validator import validate
 
     document = told(listed, "/openapi.json")
     validate(document)

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from jsonschema import Draft202012Validator
+from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -18,6 +19,7 @@ from x402sim.http.web import CONNECTION, Connection
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import PrivateKey, checksum, parse_address, sign
 from x402sim.protocol.permit2 import (
+    EXACT_PROXY,
     PERMIT2,
     UPTO_PROXY,
     Permit2Authorization,
@@ -47,11 +49,16 @@ class MeteredRig(ServiceRig):
             await asyncio.sleep(0.005)
             if self.crashes:
                 raise asyncio.CancelledError
-            if self.used == "error":
-                return Response("out of order", 503)
+            if isinstance(self.used, Response):
+                return self.used
             return "hello" if self.used is None else ("hello", self.used)
 
-        sold = {"GET /chat upto 0.05": chat, "GET /other upto 0.05": chat, "GET /rain 0.01": "wet"}
+        sold = {
+            "GET /chat upto 0.05": chat,
+            "GET /other upto 0.05": chat,
+            "GET /rain 0.01": "wet",
+            "GET /report permit2 0.05": chat,
+        }
         super().__init__(settings=selling(Settings(phase=0), goods_of(sold)))
 
     async def approve(self, amount_base: int = 10**6) -> None:
@@ -60,18 +67,19 @@ class MeteredRig(ServiceRig):
 
     def signed(self, required: httpx.Response, **changes: Any) -> dict[str, str]:
         """Return the header of a payment with a new nonce, for a 402."""
-        offer = read_required(required.headers["PAYMENT-REQUIRED"]).accepts[0]
+        offer = read_required(required.headers["PAYMENT-REQUIRED"]).accepts[-1]
+        account = (offer.extra or {}).get("facilitatorAddress")
         self.nonce += 1
         fields: dict[str, Any] = {
             "from_": self.alice.address_bytes,
             "token": parse_address(offer.asset),
             "amount": int(offer.amount),
-            "spender": UPTO_PROXY,
+            "spender": UPTO_PROXY if account else EXACT_PROXY,
             "nonce": self.nonce,
             "deadline": self.clock.now_s() + offer.max_timeout_seconds - 1,
             "to": parse_address(offer.pay_to),
             "valid_after": self.clock.now_s() - 60,
-            "facilitator": parse_address((offer.extra or {})["facilitatorAddress"]),
+            "facilitator": account and parse_address(account),
         }
         return {"PAYMENT-SIGNATURE": self.header(Permit2Authorization(**(fields | changes)), offer)}
 
@@ -193,7 +201,7 @@ def test_a_wrong_amount_is_a_defect_of_the_shop_and_nothing_is_settled(used, cap
 
 @metered_scene
 async def test_an_error_of_the_shop_is_not_charged(rig):
-    rig.used = "error"
+    rig.used = Response("out of order", 503)
     assert (await rig.chat()).status_code == 503
     assert rig.earned == 0
     assert rig.service.store.one("SELECT count(*) FROM usages") == (0,)
@@ -470,6 +478,73 @@ async def test_a_silent_facilitator_or_node_costs_nobody_anything(rig):
     assert (rig.works, rig.earned) == (1, USED)
 
 
+# --- exact, by Permit2 beside EIP-3009 ---------------------------------------------------------
+
+
+@metered_scene
+async def test_exact_is_sold_by_permit2_beside_eip_3009(rig):
+    """One price, whatever an API uses; no approval is 412, and the offers stay; all once."""
+    rig.used = Response("hello", headers={"X-Amount-Used": "0.0123"})
+    required = await rig.http.get("/report")
+    told = read_required(required.headers["PAYMENT-REQUIRED"])
+    plain, offer = told.accepts
+    domain = {key: (plain.extra or {})[key] for key in ("name", "version")}
+    assert (plain.scheme, plain.amount, offer.scheme) == ("exact", str(MAXIMUM), "exact")
+    assert offer == structs.replace(plain, extra=domain | {"assetTransferMethod": "permit2"})
+    assert {"payment-identifier", "eip2612GasSponsoring"} < set(told.extensions or {})
+    headers = rig.signed(required)
+    refused = await rig.chat(headers, "/report")
+    told = read_required(refused.headers["PAYMENT-REQUIRED"])
+    assert (refused.status_code, told.error) == (412, "permit2_allowance_required")
+    assert told.accepts[-1] == offer
+    await rig.approve()
+    headers_of_upto = rig.signed(await rig.http.get("/chat"))
+    cheaper = rig.signed(required, amount=MAXIMUM - 1)
+    for wrong in (headers_of_upto, cheaper):
+        assert (await rig.chat(wrong, "/report")).status_code == 402
+    assert (rig.works, rig.earned) == (0, 0)
+    with broken(rig, "facilitator", only("/settle", lose_answer)):
+        answer = await rig.chat(headers, "/report")
+    assert (answer.status_code, answer.text, rig.earned) == (200, "hello", MAXIMUM)
+    for path in ("/report", "/chat"):
+        assert (await rig.chat(headers, path)).status_code == 402
+    assert (await rig.pay(required)).status_code == 200
+    shown = {"X-Payment-Id": required.json()["paymentId"]} | rig.signed(required)
+    assert (await rig.chat(shown, "/report")).status_code == 200, "the id counts, and costs nothing"
+    assert (rig.works, rig.earned) == (2, 2 * MAXIMUM)
+
+
+@metered_scene
+async def test_with_the_payers_own_id_the_answer_is_given_again(rig):
+    """And no other payment, by Permit2 or not, has the id."""
+    await rig.approve()
+    required = await rig.http.get("/report")
+
+    def named(**changes: Any) -> dict[str, str]:
+        headers = rig.signed(required, **changes)
+        payment = json_in(headers["PAYMENT-SIGNATURE"])
+        payment["extensions"] = {"payment-identifier": {"info": {"id": "pay_of_the_payers_own"}}}
+        return {"PAYMENT-SIGNATURE": to_base64(payment)}
+
+    headers = named()
+    first, again = [await rig.chat(headers, "/report") for _ in range(2)]
+    assert (again.text, receipt(again)) == (first.text, receipt(first))
+    others = [named(), named()]
+    assert [(await rig.chat(each, "/report")).status_code for each in others] == [409, 409]
+    rig.service.store.clear()
+    answers = await asyncio.gather(*(rig.chat(each, "/report") for each in others))
+    assert sorted(each.status_code for each in answers) == [200, 409]
+    assert (rig.works, rig.earned) == (2, 2 * MAXIMUM)
+
+
+@metered_scene
+async def test_without_a_facilitator_exact_is_offered_by_eip_3009_alone(rig):
+    with broken(rig, "facilitator", only("/supported", lose_request)):
+        required = await rig.http.get("/report")
+    (offer,) = read_required(required.headers["PAYMENT-REQUIRED"]).accepts
+    assert (required.status_code, offer.scheme) == (402, "exact")
+
+
 # --- how a good is named ----------------------------------------------------------------------
 
 
@@ -481,6 +556,10 @@ def test_a_good_is_named_with_its_maximum_and_perhaps_a_fixed_use():
     assert (good.method, good.path, good.price, good.upto) == ("POST", "/chat", "0.05", True)
     assert read_good("/chat upto 0.05", body).method == "GET"
     assert not read_good("/upto 0.05", body).upto
+    by_permit2 = read_good("/permit2 permit2 0.05", body)
+    assert (by_permit2.path, by_permit2.permit2, by_permit2.upto) == ("/permit2", True, False)
+    (sold,) = flagged(["GET /report permit2 0.05"], [])
+    assert asyncio.run(sold.answer(Request({"type": "http"}))).body == b'{"sold":"GET /report"}'
     (fixed,) = flagged(["GET /chat 0.0123 upto 0.05"], [])
     answer = asyncio.run(fixed.answer(Request({"type": "http"})))
     assert answer.headers["X-Amount-Used"] == "0.0123"

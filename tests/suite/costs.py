@@ -6,6 +6,7 @@ takes time, so that they are the same on every machine, however busy.
 """
 
 import json
+from collections.abc import Iterable
 
 import httpx
 
@@ -13,6 +14,7 @@ from tests.mutants.judging import quiet
 from x402sim import World
 from x402sim.report.results import Outcome
 from x402sim.story.stages import in_process
+from x402sim.suite.service.case import ServiceCase
 from x402sim.suite.service.engine import all_checks, folder, run_case
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.preflight import examine
@@ -23,7 +25,7 @@ from x402sim.world.loop import run_virtual
 FILE = folder() / "costs.json"
 
 
-async def _count() -> dict[str, tuple[int, int]]:
+async def count(cases: Iterable[ServiceCase]) -> dict[str, tuple[int, int]]:
     """Return requests and seconds of each case that runs with a world, but no clock to advance."""
     found = {}
     async with in_process(World(seed=1)) as stage:
@@ -37,7 +39,7 @@ async def _count() -> dict[str, tuple[int, int]]:
             rpc=httpx.AsyncClient(transport=Asgi(stage.parts.rpc_app), base_url="http://rpc"),
         )
         await examine(setting, all_checks())
-        for case in all_checks():
+        for case in cases:
             before, begun_s = setting.pace.requests, stage.clock.now()
             result = await run_case(setting, case)
             if result.outcome is not Outcome.SKIPPED:
@@ -48,7 +50,7 @@ async def _count() -> dict[str, tuple[int, int]]:
 
 def counted() -> str:
     with quiet():
-        found = run_virtual(_count)
+        found = run_virtual(lambda: count(all_checks()))
     lines = (f"  {json.dumps(name)}: {json.dumps(cost)}" for name, cost in found.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
 

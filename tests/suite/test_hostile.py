@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 import textwrap
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -15,9 +17,11 @@ from tests.cli import stories
 from tests.suite.deployment import all_reports, conformance, reports
 from tests.suite.hostile import LONE, NASTY, assert_harmless, challenge, serving, text
 from x402sim.cli import app
+from x402sim.protocol.findings import known_word_in
 from x402sim.report.exchange import Exchange, Message
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.printing import show_results
+from x402sim.suite.service import look, second
 from x402sim.suite.service.subject import SERVICE
 from x402sim.text.words import printable, printable_lines
 
@@ -140,3 +144,17 @@ def test_printable_escapes_once_and_leaves_no_way_to_act(said: str) -> None:
 )
 def test_printable_leaves_text_as_it_is(said: str) -> None:
     assert printable(said) == said
+
+
+@pytest.mark.parametrize(
+    ("search", "text"),
+    [
+        (look._SESSION.findall, "X-" * 10_000),
+        (second._PATH.findall, "/." * 10_000),
+        (lambda text: known_word_in({"error": text}) or [], "x" * 20_000),
+    ],
+)
+def test_no_text_is_searched_for_long(search: Callable[[str], object], text: str) -> None:
+    began = time.process_time()
+    assert search(text) == []
+    assert time.process_time() - began < 0.3, "it was seconds: a search began anew at each letter"

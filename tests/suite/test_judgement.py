@@ -22,19 +22,15 @@ from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground, ours
 from x402sim.spec.needs import Need
 from x402sim.suite import published
+from x402sim.suite.baseline import Baseline, Reasons, known, load, mended
 from x402sim.suite.case import ONLY, of_id, repeating
 from x402sim.suite.command import (
     FOUND_SOMETHING,
     HELD,
     NO_VERDICT,
     Asked,
-    Baseline,
-    Reasons,
     conclude,
-    known,
-    load,
-    mended,
-    play,
+    judge_and_report,
 )
 from x402sim.suite.engine import Plan
 from x402sim.suite.options import again, flag, flags_of, given, read
@@ -139,7 +135,7 @@ def judged(tmp_path: Path, *cases: Bread, **asked: Any) -> tuple[int, dict[str, 
     file = tmp_path / "report.json"
     subject = oven(*cases)
     options = subject.read(["a", "--b c"], {"heat": 300, "password": "x"})
-    code = play(subject, options, cases, Asked(files={"json": file}, **asked))
+    code = judge_and_report(subject, options, cases, Asked(files={"json": file}, **asked))
     return code, json.loads(file.read_text())
 
 
@@ -170,7 +166,7 @@ def test_a_failure_is_told_when_it_is_certain_and_progress_counts_what_is(
     absent = Bread(id="kit/crumb/none", ends=ends("skipped", reason="it has none"))
     last = Bread(id="kit/salt/some", ends=ends("passed"))
     cases = [absent, FAILS, HOLDS, last]
-    assert play(oven(*cases), OvenOptions(), cases, Asked()) == FOUND_SOMETHING
+    assert judge_and_report(oven(*cases), OvenOptions(), cases, Asked()) == FOUND_SOMETHING
     said = capfd.readouterr().err.splitlines()
     steps = [line for line in said if " certain  section " in line or line.startswith("failed ")]
     assert steps == [
@@ -183,7 +179,7 @@ def test_a_failure_is_told_when_it_is_certain_and_progress_counts_what_is(
 
 def test_what_cannot_be_judged_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     subject = oven(HOLDS, problem="the oven is cold")
-    assert play(subject, OvenOptions(), [HOLDS], Asked()) == NO_VERDICT
+    assert judge_and_report(subject, OvenOptions(), [HOLDS], Asked()) == NO_VERDICT
     assert capfd.readouterr().err.strip() == "x402sim: the oven is cold"
 
 
@@ -200,7 +196,10 @@ def test_what_was_certain_before_a_subject_was_lost_is_reported(tmp_path: Path) 
 
     file, cases = tmp_path / "report.json", [FAILS, HOLDS]
     subject = replace(oven(*cases), begin=begin)
-    assert play(subject, OvenOptions(), cases, Asked(files={"json": file})) == FOUND_SOMETHING
+    assert (
+        judge_and_report(subject, OvenOptions(), cases, Asked(files={"json": file}))
+        == FOUND_SOMETHING
+    )
     first, second = json.loads(file.read_text())["results"]
     assert (first["outcome"], second["outcome"]) == ("failed", "inconclusive")
     assert second["reason"] == "the oven is gone"
@@ -447,7 +446,7 @@ def test_markdown_is_what_it_should_be_whatever_was_answered() -> None:
 
 def test_a_report_in_markdown_is_written(tmp_path: Path) -> None:
     file = tmp_path / "report.md"
-    play(oven(FAILS), OvenOptions(), [FAILS], Asked(files={"markdown": file}))
+    judge_and_report(oven(FAILS), OvenOptions(), [FAILS], Asked(files={"markdown": file}))
     text = file.read_text("utf-8")
     assert text.startswith("## ❌ x402sim conformance: oven `an oven`")
     assert "**Lost, as counted on the ledger: 0.02 tokens**" in text

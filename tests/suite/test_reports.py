@@ -67,7 +67,7 @@ def results(request: pytest.FixtureRequest) -> list[Result]:
 
 
 def test_the_json_report_keeps_its_schema(results: list[Result]) -> None:
-    import jsonschema  # takes two seconds, as it compiles grammars
+    import jsonschema
 
     told = json.loads(json.dumps(report.as_json(ABOUT, results)))
     schema = json.loads(SCHEMA.read_text())

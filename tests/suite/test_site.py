@@ -15,7 +15,7 @@ from x402sim.report.conformance import About
 from x402sim.report.exchange import Exchange, Exchanges, Message, Movement
 from x402sim.report.results import CaseResult, Loss, Outcome, Result, by_dialect
 from x402sim.spec.ground import folder
-from x402sim.suite import command, published, sdk, texts
+from x402sim.suite import baseline, published, sdk, texts
 from x402sim.suite.case import by_id
 from x402sim.suite.published import Verdicts, Withdrawn
 from x402sim.suite.site import SUBJECTS, Site, column, slug
@@ -234,18 +234,18 @@ def test_a_known_failure_has_a_reason_and_one_that_holds_is_stale(tmp_path: Path
     file.write_text(
         '"facilitator/fields/network [v2]" = "repaired in 3.0"\n"facilitator/fields/payee" = "old"\n'
     )
-    reasons = command.load(file, "facilitator", ids)
+    reasons = baseline.load(file, "facilitator", ids)
     found = [
         result("facilitator/fields/network", "failed"),
         result("facilitator/fields/payee", "passed"),
     ]
-    known = command.known(found, reasons)
+    known = baseline.known(found, reasons)
     assert [(each.is_known, each.known_because) for each in known] == [
         (True, "repaired in 3.0"),
         (False, ""),
     ]
-    assert command.mended(known, reasons) == ["facilitator/fields/payee"]
-    assert not command.known([result("facilitator/fields/network", "failed", "v1")], reasons)[
+    assert baseline.mended(known, reasons) == ["facilitator/fields/payee"]
+    assert not baseline.known([result("facilitator/fields/network", "failed", "v1")], reasons)[
         0
     ].is_known
     assert by_dialect(known[0])
@@ -255,7 +255,7 @@ def test_a_known_failure_has_a_reason_and_one_that_holds_is_stale(tmp_path: Path
     ):
         file.write_text(text)
         with pytest.raises(ValueError, match=why):
-            command.load(file, "facilitator", ids)
+            baseline.load(file, "facilitator", ids)
 
 
 def test_the_shipped_verdicts_are_small_and_of_known_batteries() -> None:

@@ -93,7 +93,7 @@ def test_one_without_permit2_is_not_judged_by_it_in_one_line_each() -> None:
 @pytest.mark.parametrize(
     ("success", "code", "outcome", "said"),
     [
-        ("False", 2, "inconclusive", "settles no good payment, so nothing can be said of it"),
+        ("False", 2, "inconclusive", "settles no good payment, so there is nothing to judge"),
         ("True", 1, "failed", "Failed MUST demands: 1."),
     ],
     ids=["settles nothing", "invents success"],
@@ -199,8 +199,11 @@ def test_what_was_started_ends_with_the_judge(tmp_path: Path) -> None:
     ("args", "told"),
     [
         (["node", "server.js"], "--start 'node server.js'"),
-        ([], "give the command that starts it"),
-        (["http://127.0.0.1:1", "--start", "x", "--rpc", "http://127.0.0.1:2"], "gets RPC_URL"),
+        ([], "give the command that starts the facilitator"),
+        (
+            ["http://127.0.0.1:1", "--start", "x", "--rpc", "http://127.0.0.1:2"],
+            "the judge sets RPC_URL",
+        ),
         (["http://127.0.0.1:1", "--rpc", "https://base.example"], "http://127.0.0.1:PORT"),
         (["--start", OURS, "--dialects", "v3"], "dialects are v1, v2, permit2, upto, cronos"),
     ],

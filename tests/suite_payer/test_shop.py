@@ -16,7 +16,7 @@ from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.suite.payer.play import Function, Purchase, Task, play
 from x402sim.suite.payer.shop import (
-    PAYMENT_ID,
+    PAYMENT_ID_HEADER,
     Dialect,
     Offer,
     Settled,
@@ -62,7 +62,9 @@ def test_who_has_not_paid_gets_nothing_when_the_story_strikes() -> None:
     lost = Strike(settles=True, reply=lambda _, right: replace(right, how=How.LOST))
     in_steps = shop(Dialect.STEPS, Story(strikes=(lost,)))
     assert asked(in_steps, "/api/pay", {"paymentId": "pay_1"}, pays=True).how is How.LOST
-    assert asked(in_steps, "/report", **{PAYMENT_ID.replace("-", "_"): "pay_1"}).status == 402
+    assert (
+        asked(in_steps, "/report", **{PAYMENT_ID_HEADER.replace("-", "_"): "pay_1"}).status == 402
+    )
     late = Strike(settles=True, reply=lambda _, right: right)
     assert asked(shop(Dialect.V2, Story(strikes=(late,))), "/report", pays=True).status == 402
 
@@ -112,7 +114,7 @@ def test_a_session_has_what_was_deposited_whatever_the_payer_asks_for_then() -> 
     it.settle = settle
     pays = {"paymentId": "pay_1"}
     assert asked(it, "/api/pay", pays, pays=True).status == 200  # 10000 base units
-    shown = {PAYMENT_ID.replace("-", "_"): "pay_1"}
+    shown = {PAYMENT_ID_HEADER.replace("-", "_"): "pay_1"}
     opened = asked(it, "/api/sessions/create", {"maxSpend": "1000"}, **shown)
     assert (opened.status, json.loads(opened.body)["deposited"]) == (201, "10000")
     for amount in ("-1", "1e3", "inf", None):

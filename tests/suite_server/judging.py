@@ -129,12 +129,13 @@ def broken(
     bench: type[Bench], every: list[RoomCase], habits: Mapping[str, str]
 ) -> dict[str, dict[str, Found]]:
     """Return what honest shops break: one that does everything right, and those with habits."""
-    plays = by_play([case for case in every if case.dialect is not Dialect.UPTO])
+    plays = by_play([case for case in every if not case.dialect.by_permit2])
     chunks = [plays[at : at + PLAYS] for at in range(0, len(plays), PLAYS)]
     asked = [([case for group in each for case in group], "", "") for each in chunks]
     for habit, prefixes in habits.items():
         version = "v1" if habit.endswith("version 1") else "v2"
-        dialects = ("upto" if habit.startswith("sells upto") else version, Dialect.MCP)
+        sold = next((each for each in ("upto", "permit2") if f"sells {each}" in habit), version)
+        dialects = (sold, Dialect.MCP)
         begins = tuple(prefixes.split())
         about = [case for case in every if case.id.startswith(begins) and case.dialect in dialects]
         asked.append((about, "", habit))

@@ -85,10 +85,6 @@ class Order:
         return _authorization(self.payment["payload"])
 
     @property
-    def is_upto(self) -> bool:
-        return self.version == 2 and "permit2Authorization" in self.payment["payload"]
-
-    @property
     def key(self) -> str:
         return f"{self.authorization.get('from')} {self.authorization['nonce']}".lower()
 
@@ -417,6 +413,11 @@ class Shop:
         wanted = self.requirements(2, path)
         if self.has("sells upto"):
             return [wanted, self.upto(path)]
+        if self.has("sells permit2"):
+            return [
+                wanted,
+                wanted | {"extra": wanted["extra"] | {"assetTransferMethod": "permit2"}},
+            ]
         if not (self.has("several offers") or self.has("settles the first offer")):
             return [wanted]
         elsewhere = wanted | {
@@ -714,7 +715,7 @@ class Shop:
         if path == "/stream" and self.has("settles after the stream"):
             content = self.content(order)
             return Reply(200, content, {}, pieces, lambda: self.post_quietly("/settle", asked))
-        if order.is_upto:
+        if wanted.get("scheme") == "upto":
             used, most = self.used(order, wanted), int(wanted["amount"])
             if used > most and not self.has("bounds nothing"):
                 return Reply(500, {"error": "used more than was signed"})

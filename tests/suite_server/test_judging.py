@@ -232,7 +232,7 @@ def test_what_could_not_be_told_apart_is_in_the_verdict_and_a_path_that_counts_t
     code, told = asked(words, monkeypatch, *only)
     assert code == 0
     verdict = told[told.index("No MUST demand failed: ") :]
-    assert "Could not be judged: server/many/again, since what it sells is the same" in verdict
+    assert "Could not be judged: server/many/again, since the goods are the same" in verdict
     assert (
         "Could not be judged: server/path/head, server/handler/unpaid, since nothing shows how often"
         in verdict
@@ -257,8 +257,10 @@ def test_what_could_not_be_told_apart_is_in_the_verdict_and_a_path_that_counts_t
 def test_goods_sold_upto_that_settle_nothing_or_the_maximum_are_told(
     habit: str, metered: str, code: int, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also after a payment that was refused, with the nonce of a good one."""
     more = ["--metered", metered] * bool(metered)
-    only = ("--only", "server/control/sells", "--dialects", "upto", *more)
+    ids = "server/control/sells,kit/many/refused-before"
+    only = ("--only", ids, "--dialects", "upto", *more)
     found, told = asked(f"'sells upto' '{habit}'", monkeypatch, *only)
     assert (found, wanted in told) == (code, True), told
     assert ("was the maximum" in told) == (code == 0 and not metered)
@@ -425,7 +427,7 @@ def test_what_is_sold_for_another_network_is_not_judged_and_shown_as_it_was_give
     words = ["conformance", "server", item, "--start", command, "--network", "base"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 2, repr(done.exception)
-    assert f"sells nothing at {item}, so nothing can be said of it. v1: none" in " ".join(
+    assert f"sells nothing at {item}, so there is nothing to judge. v1: none" in " ".join(
         done.output.split()
     )
 

@@ -116,6 +116,10 @@ DEFECTS = {
     "kit/replicas/in-turn-told-again [v2]",
     "keeps it in memory, never verifies, serves before settling": "server/restart/served [v2] "
     "server/replicas/in-turn [v2] server/replicas/at-once [v2]",
+    "sells permit2, believes what was accepted": "server/payment/accepted [permit2]",
+    "sells permit2, serves again": "server/many/again [permit2]",
+    "sells permit2, open when settle fails": "server/order/settle-lost [permit2]",
+    "sells permit2, 402 without allowance": "kit/payment/balance-allowance (allowance) [permit2]",
     "sells upto, settles the maximum": "server/handler/used [upto]",
     "sells upto, settles nothing": "server/handler/used [upto] server/control/sells [upto]",
     "sells upto, never settles": "server/handler/used [upto] server/control/sells [upto] server/order/refused [upto]",
@@ -166,6 +170,7 @@ HONEST = {
     "settles after the stream": "server/handler/stream-left kit/handler/stream-left",
     "sells the same each time": "server/many",
     "reason in the body of version 1": "server/order/refused",
+    "sells permit2": "server kit",
     "sells upto": "server kit",
     "sells upto, answers from a cache": "server/offer server/payment server/binding server/many server/order "
     "server/handler/stream server/handler/left server/gone server/restart server/replicas server/identifier "

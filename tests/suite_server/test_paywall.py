@@ -10,7 +10,7 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -130,11 +130,23 @@ def test_goods_of_files_pass(tmp_path: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.waits
 @pytest.mark.timeout(300)
-def test_goods_sold_upto_pass() -> None:
-    sells = '--sell "GET /premium/a 0.003 upto 0.01" --sell "GET /premium/b 0.02 upto 0.02"'
+@pytest.mark.parametrize(
+    ("goods", "more"),
+    [
+        (
+            ("GET /premium/a 0.003 upto 0.01", "GET /premium/b 0.02 upto 0.02"),
+            ("--metered", "0.003 /premium/a", "--metered", "0.02 /premium/b"),
+        ),
+        (
+            ("GET /premium/a permit2 0.01", "GET /premium/b permit2 0.02"),
+            ("--dialects", "permit2"),
+        ),
+    ],
+)
+def test_goods_sold_by_permit2_pass(goods: Sequence[str], more: Sequence[str]) -> None:
+    sells = " ".join(f'--sell "{each}"' for each in goods)
     upstream = '--upstream http://127.0.0.1:3000 --price "/premium/* 0.05"'
-    metered = ("--metered", "0.003 /premium/a", "--metered", "0.02 /premium/b")
-    assert_passes(LINE.replace(upstream, sells), *metered, least=100)
+    assert_passes(LINE.replace(upstream, sells), *more, least=100)
 
 
 def test_goods_sold_upto_are_settled_as_used_and_no_approval_is_needed() -> None:
@@ -146,6 +158,15 @@ def test_goods_sold_upto_are_settled_as_used_and_no_approval_is_needed() -> None
     (sponsored,) = [each for each in judged if each.outcome is not Outcome.PASSED]
     assert (len(judged), sponsored.outcome) == (5, Outcome.SKIPPED), judged
     assert "it offers eip2612GasSponsoring" in sponsored.reason
+
+
+def test_exact_by_permit2_is_sold_beside_eip_3009() -> None:
+    ids = (
+        "server/control/sells [v2] server/control/sells [permit2] server/identifier/again [permit2] "
+        "server/order/settled-lost [permit2] server/many/again [permit2]"
+    )
+    judged = found(ServicePolicy(), ids, "GET /weather permit2 0.01")
+    assert [each.outcome for each in judged] == [Outcome.PASSED] * 5, judged
 
 
 def found(
@@ -176,7 +197,7 @@ def found(
         items = [item_in("/weather")]
         judge = ServerJudge(
             subject=App(make),
-            dialects=(Dialect.UPTO if metered else Dialect.V2,),
+            dialects=(Dialect.UPTO,) if metered else (Dialect.V2, Dialect.PERMIT2),
             items=items,
             metered=[*map(metered_in, metered)],
             jobs=1,

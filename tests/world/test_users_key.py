@@ -37,12 +37,14 @@ class Shop:
     network: Network = TESTNET
     amount: str = "10000"
     got: list[str] = field(default_factory=list)
+    said: dict[str, Any] = field(default_factory=dict)
+    """Other answers of the control API, by path, and other fields of the world."""
 
     def __call__(self, asked: Asked) -> Reply:
         if asked.path == "/_sim/who":
             return Reply(200, self._who())
         if asked.path.startswith("/_sim/"):
-            known = {"/_sim/balances": ["0"], "/_sim/journal?since=0": HEADER}
+            known = {"/_sim/balances": ["0"], "/_sim/journal?since=0": HEADER} | self.said
             return Reply(200, known.get(asked.path, []))
         if asked.path == "/api/pay":
             self.got.append(json.loads(asked.body)["paymentHeader"])
@@ -75,7 +77,7 @@ class Shop:
             "now": int(real_now() * 1000),
             "journal": 0,
             "service": True,
-        }  # fmt: skip
+        } | self.said  # fmt: skip
 
     def valid(self) -> Iterator[Network]:
         """Yield the network on which each authorization that was sent is valid."""
@@ -224,3 +226,22 @@ def test_a_command_has_one_budget_and_says_who_pays(monkeypatch: pytest.MonkeyPa
     assert sum(signed.values()) == 1_800_000, "two authorizations, and no third"
     assert base.exit_code == 2
     assert "--allow-mainnet" in base.stderr
+
+
+@pytest.mark.parametrize("said", [[], ["x"], ["9" * 5_000], ["1", "2"]], ids=["no", "x", "9", "2"])
+def test_an_unreadable_balance_is_a_connection_error(said: list[str]) -> None:
+    with serving(Shop(said={"/_sim/balances": said})) as url, pytest.raises(ConnectionError):
+        World(on=url).play("replay")
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"/_sim/journal?since=0": b"no journal"}, "the world's journal cannot be read"),
+        ({"asset": "0x12"}, "does not offer"),
+    ],
+)
+def test_a_run_at_a_world_that_cannot_be_read_is_reported(said: dict[str, Any], reason: str):
+    with serving(Shop(said=said)) as url:
+        run = World(on=url).play("authorization_flow")
+    assert (run.outcome == "passed", reason in run.reason) == (False, True)

@@ -14,11 +14,11 @@ from x402sim.commands.configuration import defaults
 from x402sim.report.conformance import About
 from x402sim.report.results import Results
 from x402sim.spec.clauses import CLAUSES
-from x402sim.suite import printing, sdk
+from x402sim.suite import printing, published, sdk
+from x402sim.suite.baseline import load as load_baseline
 from x402sim.suite.case import select
-from x402sim.suite.command import Asked, load as load_baseline, play, require_places
+from x402sim.suite.command import Asked, judge_and_report, require_places
 from x402sim.suite.options import KEEP, STRICT, Flag, OfJudge, flags_of
-from x402sim.suite.published import keep, record_of, versions
 from x402sim.suite.subject import DEFAULT, SUBJECTS, Subject, subject as subject_of
 
 KNOWN = "known"
@@ -98,10 +98,10 @@ def _parameter(flag: Flag) -> inspect.Parameter:
 
 
 def judging(subject: Subject[Any]) -> Callable[..., None]:
-    """Return the command for one kind of subject."""
-    keeps = [KEEP] if issubclass(subject.options, OfJudge) else []
+    """Return the command that judges one kind of subject."""
+    keep_flag = [KEEP] if issubclass(subject.options, OfJudge) else []
 
-    @takes([*flags_of(subject.options), *keeps, STRICT])
+    @takes([*flags_of(subject.options), *keep_flag, STRICT])
     def conformance(
         words: Annotated[
             list[str] | None,
@@ -129,7 +129,7 @@ def judging(subject: Subject[Any]) -> Callable[..., None]:
             cases = select(only or [], subject.cases(), subject.documents)
             if show_list:
                 return printing.show_list(subject, cases)
-            keep, versions_of = given.pop(KEEP.name, None), given.get("sdk") or [""]
+            verdicts, sdk_versions = given.pop(KEEP.name, None), given.get("sdk") or []
             if as_json and json_file:
                 raise ValueError(
                     "give --json, which prints the report, or --json-file FILE, not both"
@@ -144,38 +144,36 @@ def judging(subject: Subject[Any]) -> Callable[..., None]:
             }
             places = {kind: file for kind, file in files.items() if file is not None}
             require_places(places)
-            takes_known = baseline is not None and str(baseline) == KNOWN
-            if takes_known and not versions(subject.name):
+            accepts_published = baseline is not None and str(baseline) == KNOWN
+            if accepts_published and not published.versions(subject.name):
                 raise ValueError(f"--baseline {KNOWN}: no published {subject.name} was judged yet")
-            require_one(places, keep, given.get("sdk") or (), only)
-            known = (
-                load_baseline(baseline, subject.name, {each.id for each in subject.cases()})
-                if baseline and not takes_known
+            require_one(places, verdicts, sdk_versions, only)
+            known_failures = (
+                load_baseline(baseline, subject.name, {case.id for case in subject.cases()})
+                if baseline and not accepts_published
                 else None
             )
-            found = list[tuple[str, Results]]()
+            judged = list[tuple[str, Results]]()
 
             def on_done(about: About, results: Results) -> None:
-                found.append((about.target, results))
-                if keep:
-                    keep_verdict(Path(keep), subject, about, results)
+                judged.append((about.target, results))
+                if verdicts:
+                    keep_verdict(Path(verdicts), subject, about, results)
 
             asked = Asked(
                 files=places,
                 strict=given[STRICT.name],
-                baseline=known,
-                accepts_published=takes_known,
-                shows=len(versions_of) == 1,
+                baseline=known_failures,
+                accepts_published=accepts_published,
+                shows=len(sdk_versions) < 2,
                 on_done=on_done,
             )
-            chosen = [
-                sdk.read(subject, words or [], {**given, "sdk": [each]} if each else given, tell)
-                for each in versions_of
-            ]
+            flags = [{**given, "sdk": [version]} for version in sdk_versions] or [given]
+            chosen = [sdk.read(subject, words or [], each, tell) for each in flags]
         with as_misuse(OSError, begin="cannot write the report: "):
-            codes = [play(subject, options, cases, asked) for options in chosen]
+            codes = [judge_and_report(subject, options, cases, asked) for options in chosen]
         if len(chosen) > 1:
-            printing.show_columns(found)
+            printing.show_columns(judged)
         raise typer.Exit(max(codes))
 
     return conformance
@@ -198,7 +196,8 @@ def keep_verdict(file: Path, subject: Subject[Any], about: About, results: Resul
     recipe, version = sdk.named(subject.name, about.target)
     repeat = f"x402sim conformance {subject.name} --sdk {shlex.quote(about.target)}"
     cases = subject.cases()
-    keep(file, record_of(about, results, cases, recipe.name, version, repeat), cases)
+    record = published.record_of(about, results, cases, recipe.name, version, repeat)
+    published.keep(file, record, cases)
 
 
 def tell(text: str) -> None:

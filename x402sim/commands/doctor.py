@@ -48,7 +48,7 @@ def doctor(
     network_file: common.NetworkFile = None,
     as_json: common.AsJson = False,
 ) -> None:
-    """Say who could pay a URL, and what would stop them."""
+    """List the clients that could pay a URL, and the obstacles for the others."""
     with buying.client() as http:
         with common.as_misuse():
             request = buying.request_to(url, method, data, header)

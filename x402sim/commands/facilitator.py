@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import httpx
 import typer
 
-from x402sim.chain.node.evm_chain import LinkedChain, LinkedNode
+from x402sim.chain.node.batching import BatchingNode
+from x402sim.chain.node.evm_chain import EvmChain
 from x402sim.clock import Clock
 from x402sim.commands import common
 from x402sim.commands.serve import facilitator_settings
@@ -65,9 +66,9 @@ def facilitator(
         sock = listening_socket(listen)
     clock = Clock()
     http = httpx.AsyncClient(timeout=None)  # noqa: S113 - the node's client has its own timeout
-    node = LinkedNode(OverClient(http), url)
+    node = BatchingNode(OverClient(http), url)
     one = Facilitator(
-        chain=LinkedChain(node, chosen, clock, secret),
+        chain=EvmChain(node, chosen, clock, [secret], may_lag=False),
         clock=clock,
         network=chosen,
         account=PrivateKey(secret).address,

@@ -55,8 +55,11 @@ clock, or chosen your own token, add --world http://127.0.0.1:4020. With --key, 
 needs --network-file, too.
 
 With --permit2 it pays offers by Permit2, too, if no other fits: of the scheme `upto` it signs the
-maximum, within --max. It approves nothing: a server that misses the approval of Permit2 answers
-412, and the last line says how much to approve.
+maximum, within --max. A server that misses the approval of Permit2 answers 412, and the last line
+says how much to approve. --approve 0.05 does that: where the server sends a payer's permit, `pay`
+signs one for the price of this payment alone; else it sends a transaction that lets Permit2 take
+0.05 tokens, and waits for it. Who has approved enough signs and sends nothing more. Without
+--approve nothing is approved, and nothing is ever approved without limit.
 
 With --state-dir you may stop `pay` at any time and start again: `pay` sends the same signed payment
 and signs no other. Of several starts at once the first pays; the rest wait, and print the purchase,
@@ -69,8 +72,8 @@ and nothing was signed here: start again.
     "decode": """Decode any message of a payment, and say what is wrong in it.
 
 It reads 402s, payment requirements, payments and receipts, in two steps (as Cronos has them) and
-of the x402 standard, versions 1 and 2. It reads requests to a facilitator and their answers
-(verify, settle, supported, discovery), and all of these inside messages of MCP and A2A. The text
+of the x402 standard, versions 1 and 2. It reads requests to a facilitator and the answers (verify,
+settle, supported, discovery), and every such message inside messages of MCP and A2A. The text
 may be JSON, base64, 0x-hex, a header line, or a whole HTTP answer. `decode` recovers the signer of
 a payment, and compares the payment with the requirements beside it.
 
@@ -81,7 +84,7 @@ Example: curl -si URL | x402sim decode -
 Exit codes: 0, nothing is wrong; 1, something is wrong, or a receipt says that nothing was paid;
 2, the text cannot be read.
 """,
-    "doctor": """Say who could pay a URL, and what would stop them.
+    "doctor": """List the clients that could pay a URL, and the obstacles for the others.
 
 `doctor` pays nothing. It sends one request, and lists each offer of the 402 with the defects.
 Then it says whether a two-step payer, the public clients of the x402 standard and `PaymentAuth`
@@ -89,8 +92,8 @@ would pay with their defaults: their networks, tokens and spending limits. It ig
 other payers (another chain, scheme or token). If the 402 offers two steps, `doctor` also sends an
 empty object to POST /api/pay, to see whether that path exists.
 
-If the 402 declares its resource for the Bazaar, `doctor` says why no index would list it, and with
---index whether one does.
+If the 402 declares its resource for the Bazaar, `doctor` says why no index would list the resource,
+and with --index whether that index does.
 
 Example: x402sim doctor http://127.0.0.1:4020/api/perp/quote --method POST
 
@@ -100,7 +103,7 @@ not answer.
     "watch": """Record the payments that pass to a service or a facilitator.
 
 It is a reverse proxy: requests and answers pass unchanged, except for `Host`. The page and the log
-show each payment: what was offered, signed, settled and served, and what is wrong in it by the
+show each payment: the offer, the signature, the settlement and the answer, with the errors by the
 rules of `decode` and `doctor`.
 
 Example: x402sim watch --upstream http://127.0.0.1:8000, and pay at http://127.0.0.1:4030
@@ -124,9 +127,10 @@ passes in moments), and the same seed gives the same journal, byte for byte. A s
 skipped if the stage or the chain lacks what it needs.
 
 Exit codes: 0, every check held; 1, a check failed, or a scenario made no check; 2, wrong usage, or
-no scenario ran. For a failed check, the output shows its clause, the expected and the actual value,
-and the command that repeats it. `--json` prints seed, combined_sha256, clock_ahead_s and scenarios,
-each with its journal_sha256; combined_sha256 is the SHA-256 of these hashes, one per line.
+no scenario ran. For a failed check, the output shows the clause, the expected and the actual value,
+and the command that repeats the check. `--json` prints seed, combined_sha256, clock_ahead_s and
+scenarios, each with its journal_sha256; combined_sha256 is the SHA-256 of these hashes, one per
+line.
 
 At a URL that cannot fund payers, the key in X402SIM_PAYER_KEY pays: at most `--budget` in the whole
 command, by the time of this machine, and with real money only if you give `--allow-mainnet`.
@@ -147,8 +151,8 @@ Examples:
 """,
     "open": """Show a saved run in a browser.
 
-It serves the page that `serve` has at /_sim/ui (payments, sessions and transactions) on this
-machine only, until Ctrl-C, and prints its URL. `run --out DIR` saves runs, one folder for each
+`open` prints a URL, and serves there, for this machine only and until Ctrl-C, the page of `serve` at
+/_sim/ui (payments, sessions and transactions). `run --out DIR` saves runs, one folder for each
 scenario.
 
 \b

@@ -15,7 +15,7 @@ import typer
 from x402sim.clock import command_started_s
 from x402sim.commands import common, purchase as buying
 from x402sim.payer.auth import DEADLINE_S, MAX_AMOUNT
-from x402sim.payer.core import PAYMENT_ID, PaymentFailed
+from x402sim.payer.core import PAYMENT_ID_HEADER, PaymentFailed
 from x402sim.payer.flow import PROOFS
 from x402sim.payer.mistakes import MISTAKES, Mistake
 from x402sim.payer.reading import UNKNOWN
@@ -110,7 +110,26 @@ ByPermit2 = Annotated[
     typer.Option(
         "--permit2",
         help="Pay offers by Permit2, too, if no other fits: of `upto`, --max bounds the signed "
-        "maximum. Never approves Permit2.",
+        "maximum. Approves Permit2 only with --approve.",
+    ),
+]
+Approve = Annotated[
+    str,
+    typer.Option(
+        help="Let Permit2 take AMOUNT tokens, if it may take too little for an offer: by a permit "
+        "for the price alone where the server sends permits, else by a transaction, whose gas you "
+        "pay. Implies --permit2.",
+        metavar="AMOUNT",
+    ),
+]
+Rpc = Annotated[
+    str,
+    typer.Option(
+        "--rpc",
+        help="URL of a node of the chain, for --approve. [default: the node of a world of `serve`]",
+        metavar="URL",
+        show_default=False,
+        envvar="X402SIM_RPC_URL",
     ),
 ]
 Session = Annotated[
@@ -153,6 +172,8 @@ def pay(
     steps: Steps = None,
     session: Session = False,
     permit2: ByPermit2 = False,
+    approve: Approve = "",
+    rpc: Rpc = "",
     wrong: Wrong = None,
     network: Only = None,
     network_file: common.NetworkFile = None,
@@ -170,8 +191,8 @@ def pay(
                 raise ValueError(unknown("mistake", wrong, MISTAKES))
             if session and steps == 1:
                 raise ValueError("--session and --steps 1: a deposit takes two steps; omit --steps")
-            if permit2 and (session or wrong is not None or steps == 2):
-                raise ValueError("--permit2: omit --session, --steps 2 and --wrong")
+            if (permit2 or approve) and (session or wrong is not None or steps == 2):
+                raise ValueError("--permit2, --approve: omit --session, --steps 2 and --wrong")
             if session and state_dir is not None:
                 raise ValueError("--session and --state-dir: a session is not kept; omit one")
             if tool is not None:
@@ -196,7 +217,10 @@ def pay(
             is_kept = state_dir is not None and wrong is None
             kept = buying.kept_in(state_dir, request) if state_dir and is_kept else None
             of = (http, _wallet(key, account, local), local, request, printer)
-            purchase = buying.Purchase(*of, most, steps, session, kept, permit2=permit2)
+            by_permit2 = permit2 or bool(approve)
+            purchase = buying.Purchase(
+                *of, most, steps, session, kept, permit2=by_permit2, approve=approve, rpc=rpc
+            )
         if wrong is not None:
             _go_wrong(purchase, MISTAKES[wrong], printer)
             return
@@ -355,7 +379,7 @@ def instead(answer: httpx.Response) -> str:
     if there and 300 <= status < 400:
         return f"the server answered {status} and redirects to {shlex.quote(there)}: give that URL"
     if answer.is_error and answer.request.url.path.rstrip("/").endswith("/mcp"):
-        do = "name one with --tool, and give what it takes with --arguments"
+        do = "name a tool with --tool, and give the arguments with --arguments"
         return f"the server answered {status}; a server of MCP sells tools: {do}"
     if status == 405:
         allowed = answer.headers.get("allow", "another method")
@@ -393,7 +417,7 @@ def failure(
         why = f"{UNKNOWN}: {why.rstrip('.')}"
     sent, goods, known = outcome.sent, "", outcome.described()
     if sent.payment_id:
-        goods = f"the request with -H {_quoted(PAYMENT_ID, sent.payment_id)} gets the goods"
+        goods = f"the request with -H {_quoted(PAYMENT_ID_HEADER, sent.payment_id)} gets the goods"
     if outcome.is_confirmed:
         why = why.removeprefix(f"{UNKNOWN}: ")
         return f"{why.rstrip('.')}. It is {known}{'; ' * bool(goods)}{goods}"

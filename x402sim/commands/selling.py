@@ -14,7 +14,8 @@ Sell = Annotated[
     typer.Option(
         help="Sell a path of your own: method, path and price in tokens, such as `GET /weather "
         "0.01`; repeatable. A path may have holes: /users/{id}, /files/*. `GET /chat upto 0.05` is "
-        "sold by the amount used, at most 0.05; `GET /chat 0.012 upto 0.05` always uses 0.012.",
+        "sold by the amount used, at most 0.05; `GET /chat 0.012 upto 0.05` always uses 0.012. "
+        "`GET /report permit2 0.02` is sold by Permit2, too.",
         metavar="GOOD",
     ),
 ]
@@ -46,7 +47,7 @@ Price = Annotated[
     typer.Option(
         help="Price of paths of --upstream in tokens, such as `/premium/* 0.05` or `POST /report "
         "0.10`; repeatable. Of `/chat upto 0.05`, the answer's header X-Amount-Used has the amount "
-        "used, in tokens.",
+        "used, in tokens; `/report permit2 0.02` is sold by Permit2, too.",
         metavar="PRICE",
     ),
 ]

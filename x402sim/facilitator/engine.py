@@ -8,7 +8,7 @@ Clauses: 1/payer-pays-no-gas, 4.1/verify-signature, 4.1/settle-on-chain, 5/exact
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -257,39 +257,63 @@ async def settle(facilitator: Facilitator, requested: Requested) -> SettleResult
     """Verify again, simulate and send the call, and wait for the block.
 
     The payer pays no gas (1/payer-pays-no-gas), and if the call is simulated first, a refusal
-    costs no gas either. It is pending if the transaction is still not mined after the settings'
-    `receipt_timeout_s`. In the dialects of the standard, what is pending is waited for again and
-    not sent twice. Raises `ChainUnavailable` unless something was sent.
+    costs no gas either. The transfer is pending if the transaction is still not mined after the
+    settings' `receipt_timeout_s`. Raises `ChainUnavailable` unless something was sent.
     """
-    if requested.terms is not None and requested.payment.signature.endswith(UNDEPLOYED):
-        requested = await _without_wrapper(facilitator, requested)
-    payment, tx_hash = requested.payment, None
     if requested.terms is not None:
-        tx_hash = facilitator.pending.get(payment.authorization)
-    if requested.terms is not None and tx_hash is not None:
+        return await _settle_once(facilitator, requested, requested.terms)
+    rejected = await verify(facilitator, requested)
+    if rejected is not None:
+        return rejected
+    sent = await _send(facilitator, requested.payment)
+    if isinstance(sent, NotTransferred):
+        return sent
+    return await _wait(facilitator, requested.payment.authorization, sent)
+
+
+async def _settle_once(
+    facilitator: Facilitator, requested: Requested, terms: StandardTerms
+) -> SettleResult:
+    """Settle as `settle`, in a dialect of the standard: a pending transaction is not sent again.
+
+    A repeated request waits for the pending transaction.
+    """
+    if requested.payment.signature.endswith(UNDEPLOYED):
+        requested = await _without_wrapper(facilitator, requested)
+    payment, pending = requested.payment, facilitator.pending
+    auth = payment.authorization
+    tx_hash = pending.get(auth)
+    if tx_hash is not None:
         # sent inside the window, perhaps mined after it: verify as of then
-        terms = structs.replace(requested.terms, now_s=payment.authorization.valid_after + 1)
+        terms = structs.replace(terms, now_s=auth.valid_after + 1)
         requested = structs.replace(requested, terms=terms)
     rejected = await verify(facilitator, requested)
     if rejected is not None:
         return rejected
-    key = payment.authorization.from_, payment.authorization.nonce
-    async with nullcontext() if requested.terms is None else one_at_a_time(facilitator, key):
-        if requested.terms is not None and tx_hash is None:
-            tx_hash = facilitator.pending.get(payment.authorization)
+    async with one_at_a_time(facilitator, (auth.from_, auth.nonce)):
         if tx_hash is None:
-            chain = facilitator.chain
-            simulated = (chain.call,) if facilitator.settings.simulates else ()
-            sent = await _run_call(facilitator, payment, *simulated, chain.send)
+            tx_hash = pending.get(auth)
+        if tx_hash is None:
+            sent = await _send(facilitator, payment)
             if isinstance(sent, NotTransferred):
                 return sent
-            tx_hash = Hash(sent)
-        outcome = await _wait(facilitator, payment.authorization, tx_hash)
-        if requested.terms is not None:
-            facilitator.pending.pop(payment.authorization, None)
-            if isinstance(outcome, PendingTransfer):
-                facilitator.pending[payment.authorization] = tx_hash
+            tx_hash = sent
+        outcome = await _wait(facilitator, auth, tx_hash)
+        pending.pop(auth, None)
+        if isinstance(outcome, PendingTransfer):
+            pending[auth] = tx_hash
         return outcome
+
+
+async def _send(facilitator: Facilitator, payment: SignedPayment) -> Hash | NotTransferred:
+    """Send the call of a payment, after a simulation unless the settings leave it out.
+
+    Raises `ChainUnavailable`.
+    """
+    chain = facilitator.chain
+    simulated = (chain.call,) if facilitator.settings.simulates else ()
+    sent = await _run_call(facilitator, payment, *simulated, chain.send)
+    return sent if isinstance(sent, NotTransferred) else Hash(sent)
 
 
 @asynccontextmanager

@@ -211,9 +211,9 @@ export interface ResetDone {
 
 /** The description of a world: addresses, capabilities, time (epoch ms), number of events. */
 export interface WorldInfo {
-  payTo: string;
-  asset: string;
-  tokenOwner: string;
+  payTo: `0x${string}`;
+  asset: `0x${string}`;
+  tokenOwner: `0x${string}`;
   chain: string;
   network: string;
   token: TokenInfo;
@@ -358,7 +358,7 @@ export class Sim {
     return this.#json("POST", "/faucet", given);
   }
 
-  /** Make a wallet that is a contract, if it is not there yet: {"owner": "0x…"}. */
+  /** Make a contract wallet, unless the wallet exists: {"owner": "0x…"}. */
   wallet(given: { owner: string }): Promise<MadeWallet> {
     return this.#json("POST", "/wallet", given);
   }

@@ -10,7 +10,7 @@ Clauses: 1/sign-settle-repeat.
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from x402sim.http.bounded import MIB, Limits
 from x402sim.payer.body import on_body_end
 from x402sim.payer.core import (
     PAY_PATH,
-    PAYMENT_ID,
+    PAYMENT_ID_HEADER,
     PaidNotServed,
     PaymentFailed,
     proofs,
@@ -32,11 +32,13 @@ from x402sim.payer.flow import (
     FlowAuth,
     Maybe,
     Send,
+    Step,
     post,
     send,
     shown_in,
     shown_in_vain,
 )
+from x402sim.payer.node import ask_allowance, sponsors_permits
 from x402sim.payer.purchases import (
     Payment,
     ResourcePayments,
@@ -48,6 +50,7 @@ from x402sim.payer.reading import (
     AttemptOver,
     is_inconclusive,
     read_settlement,
+    shortened,
 )
 from x402sim.payer.signing import Signer
 from x402sim.payer.standard import (
@@ -142,11 +145,11 @@ class PaymentAuth(FlowAuth):
     Nothing is signed for a request that brings a proof of payment, such as X-Payment-Id. While an
     authorization may be used (until `EXPIRY_MARGIN_S` after validBefore), the next request for the
     resource sends the same authorization again, after a lost answer or a refusal. So a server that
-    refuses payments never holds more than one usable authorization for each resource, all within
-    `max_total`. Later the payer signs another only if the server refuses both the first
-    and the payment id; a 5xx or no answer leaves the payment unresolved. A server that reports the
-    nonce as used or the payment as settled has been paid: nothing more is signed. Unfinished
-    payments are remembered by host and port: a server that restarts on another port is paid anew.
+    refuses payments holds at most one usable authorization for each resource, all within
+    `max_total`. Later the payer signs another only if the server refuses both the first and the
+    payment id; a 5xx or no answer leaves the payment unresolved. A server that reports the nonce as
+    used or the payment as settled has been paid: nothing more is signed. Unfinished payments are
+    remembered by host and port: a server that restarts on another port is paid anew.
 
     `state_dir` is a folder for the unfinished payments, each stored before it is sent. After a
     restart, another object with this folder sends them again instead of signing. A purchase that
@@ -156,7 +159,10 @@ class PaymentAuth(FlowAuth):
     With `permit2`, offers of the scheme `upto` (at most an amount, settled for what was used) and
     of `exact` by Permit2 are paid, too, if no other of the version read can be. The maximum counts
     for both caps, for good. Nothing here approves Permit2: a server that misses the approval
-    answers 412 or 402, and the error says how much to approve.
+    answers 412 or 402, and the error says how much to approve. With `approve`, an amount of tokens,
+    and `rpc_url`, a node of the only `network`, a payment up to this amount brings a permit
+    (EIP-2612), if Permit2 may take too little and the server offers `eip2612GasSponsoring`. The
+    permit is for Permit2 alone, with the amount and the end of the payment.
 
     `network` is a `Network`, or a name such as "base-sepolia": nothing is paid elsewhere. By
     default every test network of our table is paid, in the order of the offers; both caps hold for
@@ -165,8 +171,8 @@ class PaymentAuth(FlowAuth):
     A payment has bought something when the caller has read the answer's body to the end. If the
     body breaks off, or the caller closes the answer earlier, the next request sends the same
     payment again. While a body is being read, other requests pay for themselves, in two steps if
-    the server refuses the payment id; an answer that is dropped without being closed, or closed by
-    code that an exception such as KeyboardInterrupt interrupts, counts as being read.
+    the server refuses the payment id; an answer dropped without being closed, or whose close an
+    exception such as KeyboardInterrupt interrupts, counts as being read.
 
     A server that takes a payment and answers 402 again gets no second payment for the resource: at
     most `max_unserved` payments (default 1) may have bought nothing yet, beside those whose answers
@@ -206,6 +212,8 @@ class PaymentAuth(FlowAuth):
         max_answer_bytes: int = MIB,
         deadline_s: float = DEADLINE_S,
         permit2: bool = False,
+        approve: str = "0",
+        rpc_url: str = "",
     ) -> None:
         self.wallet = wallet
         self.network = TESTNET if network is None else networks_of(network)[0]
@@ -219,8 +227,13 @@ class PaymentAuth(FlowAuth):
             max_total=max_total,
             max_window_s=max_window_s,
             clock=self.clock,
+            approve=approve,
         )
-        self._permit2 = permit2
+        if self.signer.approve_base and not (permit2 and rpc_url and network):
+            raise ValueError(
+                "approve: give permit2=True, network, and rpc_url, a node of its chain"
+            )
+        self._permit2, self._rpc_url = permit2, rpc_url
         self.max_unserved = max_unserved
         """How many payments for one resource may have bought nothing yet."""
         self.receipts: list[Receipt] = []
@@ -346,7 +359,7 @@ class PaymentAuth(FlowAuth):
                 raise self._not_served(order)
             if order.shown:
                 raise shown_in_vain(order.step.request.url, order.shown)
-            payment = self._sign(required)
+            payment = yield from self._sign(required)
             payments.give_up()
             answer = yield from self._settle(order, payment)
             if answer is not None:
@@ -370,14 +383,18 @@ class PaymentAuth(FlowAuth):
             raise failed
         return found
 
-    def _sign(self, required: Required) -> Payment:
+    def _sign(self, required: Required) -> Generator[Step, httpx.Response | None, Payment]:
         """Sign the first offer within the caps; raises the `PaymentFailed` of the last without."""
         kinds = (False, True) if self._permit2 else (False,)
         *others, last = [(network, permit2) for permit2 in kinds for network in required]
         for network, permit2 in others:
             with suppress(PaymentFailed):
                 return self.signer.sign(required[network], network, permit2=permit2)
-        return self.signer.sign(required[last[0]], *last)
+        wanted, allowed = required[last[0]], None
+        if self.signer.approve_base and sponsors_permits(wanted):
+            owner = self.wallet.address_bytes
+            allowed = yield from ask_allowance(self._rpc_url, last[0].asset, owner)
+        return self.signer.sign(wanted, *last, allowed)
 
     def _show_unserved(self, order: Order) -> Flow:
         """Send the proof of the newest payment that bought nothing yet."""
@@ -392,7 +409,7 @@ class PaymentAuth(FlowAuth):
             return
         granted = None
         if self._reuse and payment.version is None:
-            granted = order.payments.granted = payment.proof[PAYMENT_ID]
+            granted = order.payments.granted = payment.proof[PAYMENT_ID_HEADER]
         _await_body_end(order, payment, response, granted)
 
     def _not_served(self, order: Order) -> PaidNotServed:
@@ -440,7 +457,7 @@ class PaymentAuth(FlowAuth):
         return response
 
     def _settle(self, order: Order, payment: Payment) -> Maybe:
-        """Send a payment to /api/pay; raises `PaymentFailed` unless the payment is settled.
+        """Send a payment; raises `PaymentFailed` unless the payment is settled.
 
         In one step, the answer to the paying request is returned, unless the answer is a 402.
 
@@ -452,29 +469,19 @@ class PaymentAuth(FlowAuth):
         payments.unresolved = payment
         order.store(must=True)
         try:
+            answer: httpx.Response | Receipt | str
             if payment.version is not None:
-                response = yield from _send(order, payment.proof, payment)
-                if response.status_code == 412 and payment.by_permit2:
-                    raise PaymentFailed(
-                        f"the server answers 412: {payment.approval}", payment.retry_advice
-                    )
-                if response.status_code != 402:
-                    if order.is_served(response):
-                        _await_body_end(order, payment, response)
-                    reported = settlement_in(response, payment.version)
-                    if reported is not None and reported.success:
-                        self.settlements.append(reported)
-                    return response
-                answer: Receipt | str = read_refusal(response, payment.version, payment)
+                answer = yield from self._send_in_one_step(order, payment, payment.version)
             else:
                 request = post(order.step.request, self._pay_path, payment.settlement)
-                response = yield from send(Send(request, True))
-                answer = read_settlement(response, payment)
+                answer = read_settlement((yield from send(Send(request, True))), payment)
         except httpx.HTTPError as error:
             raise PaymentFailed(f"{UNKNOWN}: {error}", payment.retry_advice) from error
         except AttemptOver:
             payments.unresolved = None
             raise
+        if isinstance(answer, httpx.Response):
+            return answer
         payments.settled(payment)
         if isinstance(answer, Receipt):
             payment.receipt = answer
@@ -483,6 +490,26 @@ class PaymentAuth(FlowAuth):
             payment.hint = answer
         order.store()  # settled: after a restart, too, it is shown until it has bought something
         return None
+
+    def _send_in_one_step(
+        self, order: Order, payment: Payment, version: Version
+    ) -> Generator[Step, httpx.Response | None, httpx.Response | str]:
+        """Send a payment with the caller's request; return the answer.
+
+        A 402 that reports the authorization as used is returned in words. Raises `PaymentFailed`
+        and `AttemptOver` for any other 402.
+        """
+        response = yield from _send(order, payment.proof, payment)
+        if response.status_code == 402:
+            return read_refusal(response, version, payment)
+        if response.status_code == 412 and payment.by_permit2:
+            raise PaymentFailed(f"the server answers 412: {payment.approval}", payment.retry_advice)
+        if order.is_served(response):
+            _await_body_end(order, payment, response)
+        reported = settlement_in(response, version)
+        if reported is not None and reported.success:
+            self.settlements.append(shortened(reported))
+        return response
 
 
 def _await_body_end(

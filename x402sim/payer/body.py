@@ -50,7 +50,7 @@ def _is_read(response: httpx.Response) -> bool:
 class _TrackedBody(httpx.SyncByteStream, httpx.AsyncByteStream):
     """A body that reports its end once: when it is closed, as httpx does after the last byte.
 
-    A caller who is cancelled in this close gets no answer, so the body counts as not read.
+    A caller cancelled during the close gets no answer, so the body counts as not read.
     """
 
     def __init__(

@@ -49,7 +49,7 @@ class SpendingCapExceeded(PaymentFailed):
     """
 
 
-PAYMENT_ID, SESSION_ID = "X-Payment-Id", "X-Session-Id"
+PAYMENT_ID_HEADER, SESSION_ID_HEADER = "X-Payment-Id", "X-Session-Id"
 PAY_PATH = routes.PAY
 """Where a payment in two steps is settled, unless a payer sets another path."""
 _SAYS_PAID = (Refusal.ALREADY_SETTLED.text, Refusal.NONCE_USED.text)
@@ -76,7 +76,7 @@ def next_step(status: int | None, body: Mapping[str, Any]) -> Next:
 
 def proofs(payment_id: str | None = None, session_id: str | None = None) -> dict[str, str]:
     """Return the headers for a proof of payment or a session."""
-    named = {PAYMENT_ID: payment_id, SESSION_ID: session_id}
+    named = {PAYMENT_ID_HEADER: payment_id, SESSION_ID_HEADER: session_id}
     return {name: proof for name, proof in named.items() if proof is not None}
 
 

@@ -1,9 +1,9 @@
 """The deadline of one exchange: at the deadline, the timeouts of a thread's reads and writes end.
 
-httpx's timeouts hold for one read or write each. A server that drips the head of its answer byte by
-byte, or sends `100 Continue` forever, renews every timeout, and no code of this package runs in
-between. In asyncio, a task is cancelled at the deadline. A thread cannot be cancelled, and no
-public API reaches the socket of a connection that was open before.
+httpx's timeouts hold for one read or write each. A server that drips the head of an answer byte by
+byte, or sends `100 Continue` forever, renews every timeout, while no code of this package runs. In
+asyncio, a task is cancelled at the deadline. A thread cannot be cancelled, and no public API
+reaches the socket of a connection that was open before.
 
 So, as nothing else in this package, `Left` relies on an implementation detail, for a promise of
 SECURITY.md: httpcore sets the socket's timeout before each read and write, and a socket calls

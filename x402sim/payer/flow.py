@@ -19,7 +19,7 @@ import httpx
 import msgspec
 
 from x402sim.http.bounded import Limits, bound, read, too_slow
-from x402sim.payer.core import PAYMENT_ID, SESSION_ID, PaymentFailed
+from x402sim.payer.core import PAYMENT_ID_HEADER, SESSION_ID_HEADER, PaymentFailed
 from x402sim.payer.deadline import Deadline
 from x402sim.protocol.messages import encode
 from x402sim.protocol.x402 import PAYMENT_HEADERS
@@ -113,7 +113,7 @@ async def _nothing() -> None:
     pass
 
 
-PROOFS = (PAYMENT_ID, SESSION_ID, *PAYMENT_HEADERS.values())
+PROOFS = (PAYMENT_ID_HEADER, SESSION_ID_HEADER, *PAYMENT_HEADERS.values())
 
 
 class Send(msgspec.Struct, frozen=True):

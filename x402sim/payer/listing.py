@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from x402sim.clock import stopwatch
 from x402sim.protocol.bazaar import BAZAAR, DISCOVERY_PATH, RESPONSES, faults_of_402, listed_url
 from x402sim.protocol.findings import Finding, listed_in
 from x402sim.protocol.ways import Way, object_in
@@ -17,6 +18,8 @@ from x402sim.protocol.x402 import REQUIRED_HEADER, json_in, version_in
 
 PAGE, MAX_PAGES = 100, 100
 """The resources of a page, as many as our own index gives at once, and the pages that are read."""
+LOOK_UP_S = 120
+"""Seconds after which no further page is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +82,10 @@ def _within(fields: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
 
 
 def _found(url: str, index: str, ask: Callable[[httpx.Request], httpx.Response]) -> Listing:
-    read = 0
+    read, elapsed = 0, stopwatch()
     for _ in range(MAX_PAGES):
+        if elapsed() > LOOK_UP_S:
+            break
         asked = httpx.URL(index, params={"limit": PAGE, "offset": read})
         answer = ask(httpx.Request("GET", asked))
         items = listed_in(object_in(answer.content) or {})

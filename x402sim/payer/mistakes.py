@@ -13,7 +13,7 @@ import httpx
 from msgspec import structs
 
 from x402sim.http.bounded import Limits
-from x402sim.payer.core import PAY_PATH, PAYMENT_ID, PaymentFailed, settlement
+from x402sim.payer.core import PAY_PATH, PAYMENT_ID_HEADER, PaymentFailed, settlement
 from x402sim.payer.flow import Flow, FlowAuth, Send, Step, send
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import x402
@@ -25,8 +25,8 @@ from x402sim.protocol.messages import decode, encode
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import BASE_SEPOLIA, TESTNET, Network
 from x402sim.protocol.permit2_payments import (
-    authorization_of,
     is_permit2,
+    message_of,
     permit2_payment_of,
     terms_of,
 )
@@ -218,7 +218,7 @@ def draft_of(request: httpx.Request, wallet: Wallet, network: Network, now_s: in
         fields: dict[str, Any] = decode(x402.from_base64(text), dict[str, Any])
         if is_permit2(fields.get("payload")):
             sent = permit2_payment_of(x402.from_base64(text))
-            message, _ = authorization_of(sent.payload, sent.accepted.scheme)
+            message, _ = message_of(sent)
             resource = sent.resource.url if sent.resource else ""
             networks, terms = (network, network), terms_of(message)
             return Draft(dialect, terms, wallet, *networks, resource, "", now_s, by_permit2=True)
@@ -233,7 +233,7 @@ def paid_in(request: httpx.Request) -> Dialect | None:
     for dialect in (Dialect.V2, Dialect.V1):
         if dialect.version and x402.PAYMENT_HEADERS[dialect.version] in request.headers:
             return dialect
-    is_settled = request.url.path == PAY_PATH and PAYMENT_ID not in request.headers
+    is_settled = request.url.path == PAY_PATH and PAYMENT_ID_HEADER not in request.headers
     return Dialect.TWO_STEPS if is_settled else None
 
 

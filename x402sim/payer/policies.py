@@ -1,8 +1,8 @@
 """A payer's policies: retries and backoff, sessions, budgets, and the choice of a service.
 
 `PayerPolicy` holds three of them: when to send a payment again, how to pay for many requests, and
-how much to spend. A policy has one method, which the payer calls at one place; a user's own object
-with the same method can replace the policy. By default a payer tries once, in two steps.
+how much to spend. The payer calls a policy's only method in one place; a user's own object with the
+same method can replace the policy. By default a payer tries once, in two steps.
 
 A payer cannot tell a lost request from a lost answer. The token accepts one authorization once,
 so sending the same authorization again is safe; another authorization may be another charge. In

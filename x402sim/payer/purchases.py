@@ -34,8 +34,8 @@ old time. So the margin alone ends nothing: the server must then refuse the paym
 class Payment(msgspec.Struct, kw_only=True):
     """A signed payment, in two steps or in one, and the server's answer.
 
-    `shown` names the payment in errors by the beginning of its payment id or nonce, so that no
-    error holds a proof. `note` is added to the error if the payment is refused.
+    `shown` names the payment in errors by the beginning of the payment id or nonce: no error holds
+    a proof. `note` is added to the error if the payment is refused.
     """
 
     auth: Authorization

@@ -4,15 +4,17 @@ A server may be hostile or broken, so every field is checked before it is used o
 """
 
 import re
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
+from msgspec import structs
 
 from x402sim.payer.core import PaymentFailed
 from x402sim.payer.purchases import Payment
 from x402sim.protocol.messages import Receipt, decoded
 from x402sim.protocol.refusals import Refusal, is_final
+from x402sim.protocol.x402 import Settlement
 from x402sim.protocol.x402_reasons import WORDS, Meaning
 
 UNKNOWN = "it is not known whether the payment was made"
@@ -22,6 +24,9 @@ _HINTS = re.compile(
     re.IGNORECASE,
 )
 """What servers, libraries and tokens write if an authorization has been used before."""
+RECEIPT_TEXT = 1_000
+"""The most letters that are kept of a text in a receipt."""
+Kept = TypeVar("Kept", Receipt, Settlement)
 _SAYS_NOTHING = (408, 425, 429)
 """Statuses that report nothing about the payment: too slow, too early, too many requests."""
 
@@ -44,6 +49,13 @@ class _Refusal(msgspec.Struct, frozen=True, kw_only=True):
     hints: bool
 
 
+def shortened(receipt: Kept) -> Kept:
+    """Return a receipt to keep: a server may send a megabyte for each base unit."""
+    texts = {name: getattr(receipt, name) for name in receipt.__struct_fields__}
+    cut = {name: text[:RECEIPT_TEXT] for name, text in texts.items() if isinstance(text, str)}
+    return structs.replace(receipt, **cut)
+
+
 def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str:
     """Return the receipt of a settled payment, or an error answer that reports the payment as made.
 
@@ -56,7 +68,7 @@ def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str
         if receipt is None:
             got = f"200 {quoted(response)}"
             raise PaymentFailed(f"{UNKNOWN}: the server answered {got}", payment.retry_advice)
-        return receipt
+        return shortened(receipt)
     error = _read_error(response, body)
     if _says_made(error, payment):
         return error.answered
@@ -81,7 +93,7 @@ def _says_made(error: _Refusal, payment: Payment) -> bool:
     """Return whether an error reports the payment as made; then no other payment is signed.
 
     "Nonce already used" does, even with `final: true`: the payer drew the nonce at random, so only
-    this authorization can have used it, perhaps at a service that has lost the record.
+    this authorization can have used the nonce, perhaps at a service without the record.
     """
     match error.refusal:
         case Refusal.ALREADY_SETTLED:

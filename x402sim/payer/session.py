@@ -15,7 +15,7 @@ from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.body import on_body_end
 from x402sim.payer.core import (
     PAY_PATH,
-    SESSION_ID,
+    SESSION_ID_HEADER,
     PaidNotServed,
     PaymentFailed,
     SpendingCapExceeded,
@@ -143,7 +143,7 @@ class SessionAuth(FlowAuth):
         """Yield the steps of one exchange, and return its last answer."""
         shown, sellers = shown_in(request), list(self._sellers.values())
         own = [seller.session.id for seller in sellers if seller.session is not None]
-        if shown and request.headers.get(SESSION_ID) not in own:
+        if shown and request.headers.get(SESSION_ID_HEADER) not in own:
             response = yield from send(Send(request))  # the caller has paid already
             if response.status_code == 402:
                 raise shown_in_vain(request.url, shown)

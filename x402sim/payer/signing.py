@@ -3,8 +3,8 @@
 A server may be hostile or broken, and before money moves, a server can lie only in a 402. Read this
 file from top to bottom: it bounds the cost of any lie.
 
-1. `read_offer` (two steps) and `choose` (one step, the x402 standard) take an offer only if its
-   scheme, network, token and the token's EIP-712 domain are those of the payer's own `Network`. So
+1. `read_offer` (two steps) and `choose` (one step, the x402 standard) take an offer only if scheme,
+   network, token and the token's EIP-712 domain equal the payer's own `Network`. So
    decimals, token and chain never come from the server.
 2. `Signer.sign` compares the amount with both caps, signs, and counts the amount, under one lock. A
    signed authorization counts for good, used or not, because only the chain can tell.
@@ -12,7 +12,8 @@ file from top to bottom: it bounds the cost of any lie.
    (validBefore) by the payer's own clock: the offer's timeout, but at most `max_window_s` from now.
    By Permit2, only if the user allows `permit2`: the message is for Permit2 and the x402 proxy of
    the scheme, at the addresses of our own table; the maximum of `upto` is the amount that counts.
-   Nothing here approves Permit2, but for a story that asks for a permit (`permit_nonce`).
+   Only if the user allows it, by amount (`approve`), and the server offers a sponsoring, a permit
+   (EIP-2612) is signed beside the message: for Permit2, the same amount and the same end.
 4. `Allowed` is the permission of a user of `pay`: test networks, or the main networks that the user
    named, by a clock that the user trusts.
 
@@ -39,6 +40,7 @@ from x402sim.payer.core import (
     settlement,
     signed_header,
 )
+from x402sim.payer.node import Allowance
 from x402sim.payer.purchases import Payment, ResourcePayments, Unfinished
 from x402sim.payer.reading import is_header_value
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
@@ -54,6 +56,7 @@ from x402sim.protocol.permit2_payments import (
     FACILITATOR,
     METHOD,
     PROXIES,
+    SPONSORED_PERMIT,
     UPTO,
     Permit2Payment,
     pays_by_permit2,
@@ -142,7 +145,7 @@ class StandardOffer(msgspec.Struct, frozen=True):
     about: x402.Resource | None
     takes_payment_ids: bool = False
     unknown: Mapping[str, Any] | None = None
-    """The extensions that this payer does not know, which the payer sends back unchanged."""
+    """The extensions unknown to this payer, which the payer sends back unchanged."""
 
 
 OverCaps = Callable[[int], str]
@@ -158,8 +161,8 @@ def choose(
 ) -> StandardOffer:
     """Return the first offer that this payer can take; raises `PaymentFailed` without one.
 
-    Offers that are settled before the server works come after all others, and after these come
-    offers by Permit2, if the payer takes them at all.
+    Offers that are settled before the server works come after the other offers; last come offers by
+    Permit2, if the payer takes such offers.
     """
     about, takes_payment_ids, unknown = None, False, None
     if isinstance(required, x402.RequiredV2):
@@ -255,12 +258,16 @@ class Signer:
         max_total: str,
         max_window_s: int,
         clock: Clock,
+        approve: str = "0",
     ) -> None:
-        """Take the caps as decimal strings of the token; raises `ValueError`."""
+        """Take the caps as decimal strings of the token; raises `ValueError`. `approve` is the
+        largest permit.
+        """
         if not isinstance(wallet, Wallet):  # notebooks pass the key
             raise ValueError(f"wallet: expected Wallet, got {as_given(wallet)}")
         self.max_amount_base = to_base(max_amount, network.decimals, name="max_amount")
         self.max_total_base = to_base(max_total, network.decimals, name="max_total")
+        self.approve_base = to_base(approve, network.decimals, name="approve")
         if max_window_s < 1:
             raise ValueError(f"max_window_s must be at least 1, not {max_window_s}")
         self.signed_base = 0
@@ -277,10 +284,12 @@ class Signer:
         required: PaymentRequired | x402.AnyRequired,
         network: Network,
         permit2: bool = False,
+        allowed: Allowance | None = None,
     ) -> Payment:
         """Sign the payment that a 402 requires, within the caps; raises `PaymentFailed`.
 
-        With `permit2`, an offer by Permit2 is signed if there is no other.
+        With `permit2`, an offer by Permit2 is signed if there is no other; with `allowed`, also a
+        permit of at most `approve`, if Permit2 may take less than the payment.
         """
         with self._lock:  # without the lock, two threads could each find room for their amount
             if self._payments == self.max_payments:
@@ -289,7 +298,7 @@ class Signer:
                 if isinstance(required, PaymentRequired):
                     payment = self._sign_two_steps(required, network)
                 else:
-                    payment = self._sign_one_step(required, network, permit2)
+                    payment = self._sign_one_step(required, network, permit2, allowed)
             except ValueError as error:
                 raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
             self.signed_base += payment.auth.value
@@ -337,7 +346,11 @@ class Signer:
         )
 
     def _sign_one_step(
-        self, required: x402.AnyRequired, network: Network, permit2: bool
+        self,
+        required: x402.AnyRequired,
+        network: Network,
+        permit2: bool,
+        allowed: Allowance | None,
     ) -> Payment:
         offer = choose(
             required,
@@ -346,7 +359,10 @@ class Signer:
             permit2=permit2,
         )
         now_s, most_s = self._clock.now_s(), self._max_window_s
-        auth, header = sign(offer, self._wallet, network, now_s, most_s)
+        permit_nonce = None
+        if allowed and allowed.base < offer.amount_base <= self.approve_base:
+            permit_nonce = allowed.permit_nonce
+        auth, header = sign(offer, self._wallet, network, now_s, most_s, permit_nonce=permit_nonce)
         return Payment(
             auth=auth,
             proof=proof(offer, header),
@@ -418,7 +434,8 @@ def sign(
             terms = message.amount, permit_nonce, message.deadline
             permit = Permit(message.from_, PERMIT2, *terms)
             proof = (by or wallet).sign_permit(permit, network.domain)
-            extensions |= sponsored(permit, network.asset, proof)
+            offered = extensions.get(SPONSORED_PERMIT)
+            extensions |= sponsored(permit, network.asset, proof, offered)
         payment = Permit2Payment(
             x402_version=2,
             accepted=offer.accepted,
@@ -469,7 +486,7 @@ class Allowed:
     """The networks and the clock that a user of `pay` trusts.
 
     `known` are the networks, from our table and the user's file. `keys` are play money: the server
-    itself has published these keys, so no lie costs the user anything.
+    has published the keys, so no lie costs the user anything.
     """
 
     known: Mapping[str, Network]

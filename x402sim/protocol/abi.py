@@ -242,14 +242,15 @@ def settled_nonce(data: bytes) -> tuple[Address, int] | None:
 
 
 def settled_amount(auth: Permit2Authorization, data: bytes) -> int | None:
-    """Return the amount that calldata of `settle` in `upto` moves for a message; None for other
+    """Return the amount that calldata of a proxy's `settle` moves for a message; None for other
     calldata. The call may stand inside another contract's call.
     """
-    assert auth.facilitator is not None
-    head = words(auth.token, auth.amount, auth.nonce, auth.deadline)
-    tail = words(auth.from_, auth.to, auth.facilitator, auth.valid_after)
-    _, found, rest = data.partition(head)
-    return int.from_bytes(rest[:32]) if found and rest[32:].startswith(tail) else None
+    _, found, rest = data.partition(words(auth.token, auth.amount, auth.nonce, auth.deadline))
+    amount_base, tail = auth.amount, words(auth.from_, auth.to, auth.valid_after)
+    if auth.facilitator is not None:
+        amount_base, rest = int.from_bytes(rest[:32]), rest[32:]
+        tail = words(auth.from_, auth.to, auth.facilitator, auth.valid_after)
+    return amount_base if found and rest.startswith(tail) else None
 
 
 def _signed(functions: tuple[bytes, bytes], signature: bytes, *arguments: int | bytes) -> bytes:

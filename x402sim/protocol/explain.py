@@ -386,7 +386,7 @@ def _of_envelope(
     if not envelope.enclosed:
         title += ": no payment is in it"
         got = ": ".join(envelope.facts.values())[:300] or "neither a 402, a payment nor a receipt"
-        do = "Look at the error: it is not about a payment, or it does not say so in data."
+        do = "Look at the error: either no payment is the cause, or the field data does not say so."
         is_402 = envelope.facts.get("code") == "402"  # it means to ask for a payment
         finding = Finding("message", got, "a 402, a payment or a receipt", do, stops=is_402)
         yield Decoded(title, envelope.facts, (finding,))

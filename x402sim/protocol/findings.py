@@ -469,7 +469,7 @@ def _of_resource(way: Way, url: str) -> Iterator[Finding]:
         return
     wanted = repr(f"{requested.scheme}://{requested.netloc}{requested.path}")
     if named in (None, ""):
-        do = "Name the URL, so that a payer sees what it pays for."
+        do = "Name the URL: a payer wants to see the goods before the signature."
         yield Finding("resource", _NONE, wanted, do, stops=False)
         return
     try:
@@ -504,7 +504,7 @@ def of_window(auth: Authorization, now_s: int) -> Iterator[Finding]:
         do = "Wait, or sign one that is valid already; 60 s ago is usual, for slow clocks."
         yield Finding("validAfter", since, "a time that has passed", do)
     elif is_late(auth, now_s + GRACE_S):
-        do = "Sign a new authorization: there is hardly time to settle this one."
+        do = "Sign a new authorization: hardly any time is left to settle the payment."
         yield Finding("validBefore", until, f"more than {GRACE_S} s left", do, stops=False)
 
 
@@ -745,7 +745,8 @@ ERROR_FIELDS = frozenset(
     }
 )
 """Every error of services and hosted facilitators has a key from this list."""
-_WORD = re.compile(r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+")
+_WORD = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+")
+# Tried at the beginning of a run of letters only: at each letter, 20,000 of them took seconds.
 _HASH = re.compile(r"0x[0-9a-fA-F]{64}(?![0-9a-fA-F])")
 MOST_TEXT = 20_000
 """The most characters of an error to search for words."""

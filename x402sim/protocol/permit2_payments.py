@@ -170,7 +170,7 @@ def permit2_payment_of(body: bytes) -> Permit2Payment:
 def signed_in(payment: Permit2Payment) -> SignedPayment:
     """Return what a payment by Permit2 signs; raises `BadMessage`."""
     accepted = payment.accepted
-    auth, signature = authorization_of(payment.payload, accepted.scheme)
+    auth, signature = message_of(payment)
     return SignedPayment(
         scheme=accepted.scheme,
         network=accepted.network,
@@ -184,6 +184,11 @@ def signed_in(payment: Permit2Payment) -> SignedPayment:
 def is_permit2(payload: Any) -> bool:
     """Tell whether the payload of a payment is of Permit2."""
     return isinstance(payload, dict) and "permit2Authorization" in payload
+
+
+def message_of(payment: Permit2Payment) -> tuple[Permit2Authorization, bytes]:
+    """Return the message and the signature of a payment; raises `BadMessage`."""
+    return authorization_of(payment.payload, payment.accepted.scheme)
 
 
 def authorization_of(payload: Permit2Payload, scheme: str) -> tuple[Permit2Authorization, bytes]:
@@ -260,8 +265,12 @@ def sponsored_permit_in(extensions: dict[str, Any] | None) -> SponsoredPermit | 
         raise BadMessage(f"{SPONSORED_PERMIT}: {wrong}") from None
 
 
-def sponsored(permit: Permit, asset: Address, signature: bytes) -> dict[str, Any]:
-    """Return a payer's signed permit as the extension of a payment."""
+def sponsored(
+    permit: Permit, asset: Address, signature: bytes, offered: Any = None
+) -> dict[str, Any]:
+    """Return a payer's signed permit as the extension of a payment, beside what a 402 has
+    `offered`: servers compare that.
+    """
     info = SponsoredPermit(
         from_=checksum(permit.owner),
         asset=checksum(asset),
@@ -272,7 +281,9 @@ def sponsored(permit: Permit, asset: Address, signature: bytes) -> dict[str, Any
         signature=to_hex(signature),
         version="1",
     )
-    return {SPONSORED_PERMIT: {"info": msgspec.to_builtins(info)}}
+    kept = offered if isinstance(offered, dict) else {}
+    told = kept["info"] if isinstance(kept.get("info"), dict) else {}
+    return {SPONSORED_PERMIT: {**kept, "info": {**told, **msgspec.to_builtins(info)}}}
 
 
 def permit_of(info: SponsoredPermit) -> tuple[Permit, bytes]:
@@ -311,7 +322,7 @@ NO_PROXY = "permit2_proxy_not_deployed"
 
 
 def usage_id(owner: bytes, nonce: bytes) -> str:
-    """Return the payment id of a payment in `upto`, of the payer's address and 32-byte nonce."""
+    """Return the payment id of a payment by Permit2, of the payer's address and 32-byte nonce."""
     return f"upto_{sha256(owner + nonce).hexdigest()[:40]}"
 
 

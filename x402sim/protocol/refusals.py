@@ -140,8 +140,8 @@ class Refusal(_Error):
         ErrorRow(
             status=lambda decisions: decisions.already_settled_status,
             cause="The payment id was already used.",
-            remedy="If it was you who paid, repeat the request with this payment id; otherwise ask "
-            "for a new 402.",
+            remedy="If the payment was yours, repeat the request with this payment id; otherwise "
+            "ask for a new 402.",
         ),
     )
     # where the specification is silent

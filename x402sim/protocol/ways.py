@@ -146,6 +146,7 @@ CHALLENGE = "www-authenticate"
 _OURS = ("x402Version", "accepts", "paymentRequirements", "paymentId")
 """Fields of a body that means to offer a payment we know, well formed or not."""
 _SCHEME = re.compile(r"(?:^|,)\s*([A-Za-z][A-Za-z0-9-]*)(?=\s|$)(?!\s*=)")
+_QUOTED = re.compile(r'"(?:[^"\\]++|\\.)*+"?')  # never tried again from a later letter
 _PARAMETER = re.compile(
     r'(?<![\w-])([A-Za-z][\w-]*+)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s,"]++))', re.ASCII
 )
@@ -233,7 +234,7 @@ def _facts(text: str) -> dict[str, str]:
 def challenged(challenge: str) -> Foreign:
     """Return which payment the value of WWW-Authenticate requires."""
     challenge = challenge[:MOST]
-    unquoted = re.sub(r'"(?:[^"\\]|\\.)*"', '""', challenge)  # words in quotes look like schemes
+    unquoted = _QUOTED.sub('""', challenge)  # words in quotes look like schemes
     schemes = [match[1] for match in _SCHEME.finditer(unquoted)]
     for scheme in schemes:
         if (name := _PROTOCOLS.get(scheme.lower())) is not None:

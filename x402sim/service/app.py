@@ -63,7 +63,7 @@ async def perp_market(service: Service, request: Request) -> Response:
 
 
 async def own_good(service: Service, built_in: Starlette, request: Request) -> Response | Starlette:
-    """Any other path: what the user sells or gives away there, or a path that every service has."""
+    """Any other path: a good of the user, for sale or free, or a path of every service."""
     path = plain_path(request)
     found = service.env.shop.at(resource := request.scope["path"], request.method)
     if found is None:
@@ -81,9 +81,10 @@ async def own_good(service: Service, built_in: Starlette, request: Request) -> R
     async def made() -> Response:
         return await found.good.answer(whole)
 
-    if found.good.upto:
-        return await metered.sell(service, request, resource, found.price_base, made)
-    return await sell(service, request, resource, made, own=found)
+    if found.good.upto or (found.good.permit2 and metered.pays(request)):
+        return await metered.sell(service, request, resource, found, made)
+    answer = await sell(service, request, resource, made, own=found)
+    return await metered.beside(service, found, answer) if found.good.permit2 else answer
 
 
 class _Unread(Response):
@@ -184,17 +185,27 @@ async def _sell_in_one_step(
     request: Request,
     paid: one_step.OneStep,
     answer_paid: Work,
-    own: Found | None = None,
+    own: Found | None,
+) -> Response:
+    """Sell to a payment in one step; work for one payment is done once at a time.
+
+    Raises `Unpaid`.
+    """
+    if not (own and own.good.works):
+        return await _make_and_settle(service, request, paid, answer_paid)
+    async with service.locks.hold(f"work for {paid.settlement.payment_id}"):
+        one_step.require_unserved(service, paid)
+        return await _make_and_settle(service, request, paid, answer_paid)
+
+
+async def _make_and_settle(
+    service: Service, request: Request, paid: one_step.OneStep, answer_paid: Work
 ) -> Response:
     """Prepay if the payment flow says so, make the answer, settle, and answer once.
 
     If the payment is settled and the answer fails then, the error carries the receipt. Raises
-    `Unpaid`. Work for one payment is done once at a time.
+    `Unpaid`.
     """
-    if own and own.good.works:
-        async with service.locks.hold(f"work for {paid.settlement.payment_id}"):
-            one_step.require_unserved(service, paid)
-            return await _sell_in_one_step(service, request, paid, answer_paid)
     receipt = await one_step.prepay(service, paid)
     try:
         answer = await answer_paid()

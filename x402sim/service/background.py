@@ -39,7 +39,7 @@ async def run_background(service: Service, phases: Phases = in_step) -> None:
 
     async def resolve(service: Service) -> None:
         await reconcile(service)
-        if service.env.shop.is_metered:
+        if service.env.shop.by_permit2:
             await metered.reconcile(service)
 
     jobs: list[tuple[str, float, Work, Waiting | None]] = [

@@ -61,9 +61,9 @@ async def find_pass(
     """Return the pass that the request's headers give; raises `Unpaid` without one (1/unpaid-402).
 
     X-Payment-Id has precedence over X-Session-Id (decision 5/precedence). Both have precedence over
-    an authorization, because that moves money: `one_step.find` looks for it last. It raises
-    `Unpaid` if there is none, and `Refused` 400 if it cannot be read. The names of `headers` are in
-    lower case.
+    an authorization, because an authorization moves money. `one_step.find` looks for an
+    authorization last, and raises `Unpaid` without one, or `Refused` 400 for an unreadable one. The
+    names of `headers` are in lower case.
     """
     payment_id, session_id = headers.get("x-payment-id"), headers.get("x-session-id")
     if payment_id is not None:

@@ -2,7 +2,7 @@
 
 Flags, an OpenAPI document, an API behind the service and Python write the same list
 (`service/sources.py`). `Shop` finds the good and the price of a request. A payment is bound to a
-path (5/resource-binding), so all methods of one path have one price.
+path (5/resource-binding), so all methods of a path have the same price.
 """
 
 import re
@@ -38,8 +38,9 @@ class Good:
     many servers do the same. `price` None is free. `method` "" is every method. `works` says that
     an answer costs work: then a payment is verified first. An answer of status 400 or more is not
     charged. `upto` sells by the amount used: `price` is the maximum, and the answer's header
-    X-Amount-Used has the amount in tokens, by default the maximum (`service/metered.py`). Raises
-    `ValueError` for a bad path or method.
+    X-Amount-Used has the amount in tokens, by default the maximum (`service/metered.py`).
+    `permit2` sells by Permit2, too, at the same price. Raises `ValueError` for a bad path or
+    method.
     """
 
     path: str
@@ -49,6 +50,7 @@ class Good:
     description: str = ""
     works: bool = False
     upto: bool = False
+    permit2: bool = False
 
     def __post_init__(self) -> None:
         if not _PATH.fullmatch(self.path):
@@ -95,7 +97,7 @@ class Found(NamedTuple):
 
 
 class Shop:
-    """The goods of one service, whose token has so many decimals.
+    """The goods of one service; `decimals` are the decimals of the service's token.
 
     Exact paths come before paths with holes; otherwise the first that fits counts. Raises
     `ValueError` for a price that the token cannot pay, and for two prices of one path.
@@ -139,13 +141,13 @@ class Shop:
         return [(good, price) for good, price in self.sold if price is not None and not good.upto]
 
     @property
-    def is_metered(self) -> bool:
-        """Whether a good is sold by the amount used."""
-        return any(each.good.upto for each in self.sold)
+    def by_permit2(self) -> bool:
+        """Whether a good is sold by Permit2: by the amount used, or at a price."""
+        return any(each.good.upto or each.good.permit2 for each in self.sold)
 
-    def meters(self, path: str) -> bool:
-        """Tell whether a path is sold by the amount used."""
-        return any(each.good.upto for each in self._fitting(path))
+    def takes_permit2(self, path: str) -> bool:
+        """Tell whether a path is sold by Permit2."""
+        return any(each.good.upto or each.good.permit2 for each in self._fitting(path))
 
     def at(self, path: str, method: str) -> Found | None:
         """Return the good for a request; None if no good has the path.

@@ -1,17 +1,17 @@
 """Issues payment requirements (the 402) without storing anything.
 
 A payment id is sealed (`protocol.seal`). Its content is a random salt and the terms: resource,
-amount, expiry and a session's duration. The seal also covers whatever else the service needs to
-compute the requirements again: network, asset, payee and `max_timeout_s`. So an unpaid request
-costs no memory, ids survive a restart, no two ids are equal, nobody can guess one, and the service
-rejects an id that was invented or issued elsewhere. A service that restarts with another network,
-asset, payee or `max_timeout_s` rejects its own unpaid ids, too: their payers have other
-requirements, which it would not match. What is settled stays good.
+amount, expiry and a session's duration. The seal also covers the other inputs of the requirements:
+network, asset, payee and `max_timeout_s`. So an unpaid request costs no memory, ids survive a
+restart, no two ids are equal, nobody can guess an id, and the service rejects foreign and invented
+ids. A service that restarts with another network, asset, payee or `max_timeout_s` rejects the
+unpaid ids of its former self, too: the payers' requirements would not match. Settled payments stay
+good.
 
 The id of a good of the user (`goods.py`) also contains the path, which no number here stands for.
 
-The id of a payment in one step has a salt that is derived from its authorization. So the same
-authorization always has the same id for one resource.
+The id of a payment in one step has a salt derived from the authorization. So one authorization
+always has the same id for a resource.
 Clauses: 2.1/*, 2.2/*, 8/timeout.
 """
 
@@ -150,7 +150,7 @@ class Issuer:
     def read(self, payment_id: str) -> IssuedTerms | None:
         """Return the terms a payment id was issued for (2.2/payment-id).
 
-        None if it was not issued here with these settings, or if its resource was removed.
+        None for an id that was not issued here with these settings, or of a removed resource.
         """
         content = self._seal.open(payment_id[4:]) if payment_id.startswith(PREFIX) else None
         if content is None:

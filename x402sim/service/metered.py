@@ -1,4 +1,5 @@
-"""Goods sold `upto`: the payer signs a maximum by Permit2, and pays the amount used.
+"""Goods sold by Permit2: `upto`, in which the payer signs a maximum and pays the amount used, and
+`exact` beside EIP-3009, in which all of it is used.
 
 The facilitator verifies the maximum, the good's function works, the amount used is stored with the
 answer, then settled once, and the answer goes out. An amount of 0 needs no transaction, and the
@@ -13,6 +14,7 @@ later. Naive policies of `ServicePolicy` do not count here.
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, cast
 
@@ -25,30 +27,33 @@ from x402sim import events
 from x402sim.http import web
 from x402sim.http.web import Connection
 from x402sim.protocol import permit2_payments as words, x402_reasons
-from x402sim.protocol.crypto import checksum, parse_address
+from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.permit2 import Permit2Authorization
-from x402sim.protocol.refusals import Refusal, SettlementRefused, Unpaid, status_of
+from x402sim.protocol.refusals import Refusal, RequestError, SettlementRefused, Unpaid, status_of
 from x402sim.protocol.rules import first_broken
 from x402sim.protocol.x402 import (
     REQUIRED_HEADER,
     RESPONSE_HEADERS,
+    SCHEME,
     RequiredV2,
     RequirementsV2,
     Resource,
     Settlement,
     domain_of,
     from_base64,
+    identifier_in,
+    json_in,
     to_base64,
 )
-from x402sim.service.gate import refused
-from x402sim.service.goods import AMOUNT_USED
-from x402sim.service.one_step import HEADERS, require_offered
-from x402sim.service.payments import lasts_too_long
+from x402sim.service.gate import payment_required, proof_headers, refused
+from x402sim.service.goods import AMOUNT_USED, Found
+from x402sim.service.one_step import HEADERS, IdempotentReplay, keep, key_of, require_offered
+from x402sim.service.payments import lasts_too_long, reserve_key
 from x402sim.service.reconcile import AT_MOST, is_deep
 from x402sim.service.state import Service
-from x402sim.service.store.served import StoredResponse
+from x402sim.service.store.served import IdempotencyKey, StoredResponse
 from x402sim.service.store.usages import Usage
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 
@@ -64,21 +69,24 @@ class _Paid(msgspec.Struct, frozen=True):
     payment: words.Permit2Payment
     auth: Permit2Authorization
     signature: bytes
+    text: str
+    identifier: str | None
+    """The payer's own id of a payment in `exact`, whose 402 offers that."""
 
 
 async def sell(
     service: Service,
     request: Request,
     resource: str,
-    maximum_base: int,
+    found: Found,
     work: Callable[[], Awaitable[Response]],
 ) -> Response:
-    """Answer with what `work` makes, if the request pays for it in `upto`, and with 402 otherwise.
+    """Answer with what `work` makes, if the request pays for it by Permit2, and with 402 otherwise.
 
     The answer's header X-Amount-Used has the amount used. An answer of status 400 or more is not
     charged. Raises `Refused` 500 for an amount above the maximum: nothing is settled.
     """
-    offer = await _offer(service, maximum_base)
+    offer = await _offer(service, found)
     text = web.header(request, HEADERS[2].encode())
     try:
         if text is None or request.scope["method"] == "HEAD":
@@ -86,25 +94,47 @@ async def sell(
         paid = _read(text)
         async with service.locks.hold(paid.payment_id):
             return await _sell(service, request, resource, offer, paid, work)
+    except IdempotentReplay as replay:
+        return replay.response
     except Unpaid as why:
-        return _required(service, request, resource, offer, why)
+        return await _required(service, request, resource, found, offer, why)
 
 
-async def _offer(service: Service, maximum_base: int) -> RequirementsV2:
-    """Return the offer; the facilitator says which account settles."""
-    env = service.env
+def pays(request: Request) -> bool:
+    """Tell whether a request pays by Permit2, and has no id that gives access before that."""
+    headers = proof_headers(request)
+    sent = json_in(headers.get(HEADERS[2]))
+    is_first = not headers.keys() & {"x-payment-id", "x-session-id"}
+    return is_first and isinstance(sent, dict) and words.is_permit2(sent.get("payload"))
+
+
+async def beside(service: Service, found: Found, required: Response) -> Response:
+    """Add the offer of `exact` by Permit2 to a 402, if the facilitator answers; return the 402."""
+    told = json_in(required.headers.get(REQUIRED_HEADER), RequiredV2)
+    if required.status_code == 402 and told is not None:
+        with suppress(web.Refused):
+            offer = await _offer(service, found)
+            extensions = {**(told.extensions or {}), **(service.upto.sponsorings or {})}
+            told = replace(told, accepts=[*told.accepts, offer], extensions=extensions)
+            required.headers[REQUIRED_HEADER] = to_base64(told)
+    return required
+
+
+async def _offer(service: Service, found: Found) -> RequirementsV2:
+    """Return the offer; the facilitator says which account settles `upto`."""
+    env, scheme = service.env, words.UPTO if found.good.upto else SCHEME
     try:
-        account = await service.upto.account(env.network.caip2)
+        extra = await service.upto.extra_of(scheme, env.network.caip2)
     except Unavailable as gone:
         raise _unreachable(service, Refusal.UNREACHABLE, gone) from gone
     return RequirementsV2(
-        scheme=words.UPTO,
+        scheme=scheme,
         network=env.network.caip2,
-        amount=str(maximum_base),
+        amount=str(found.price_base),
         asset=checksum(env.network.asset),
         pay_to=checksum(env.pay_to),
         max_timeout_seconds=env.settings.max_timeout_s,
-        extra=domain_of(env.network) | {words.FACILITATOR: account},
+        extra=domain_of(env.network) | extra,
     )
 
 
@@ -112,12 +142,23 @@ def _unreachable(service: Service, refusal: Refusal, why: Exception) -> web.Refu
     return web.Refused(status_of(refusal, service.env.settings.decisions), refusal.text, str(why))
 
 
-def _required(
-    service: Service, request: Request, resource: str, offer: RequirementsV2, why: Unpaid
+async def _required(
+    service: Service,
+    request: Request,
+    resource: str,
+    found: Found,
+    offer: RequirementsV2,
+    why: Unpaid,
 ) -> Response:
     """Return the 402; 412 if only the approval of Permit2 is missing."""
     if why.retryable is not None:
         return refused(service, why.retryable, why.headers)
+    status = 412 if why.code == words.ALLOWANCE else 402
+    if not found.good.upto:
+        both = payment_required(service, request, resource, int(offer.amount), why)
+        both = await beside(service, found, both)
+        both.status_code = status
+        return both
     about = service.issuer.description(resource)
     required = RequiredV2(
         x402_version=2,
@@ -127,7 +168,6 @@ def _required(
         extensions=service.upto.sponsorings,
     )
     header = to_base64(replace(required, error=why.code or required.error))
-    status = 412 if why.code == words.ALLOWANCE else 402
     return web.answer(required, status, {REQUIRED_HEADER: header, **why.headers})
 
 
@@ -135,11 +175,13 @@ def _read(text: str) -> _Paid:
     """Read a payment; raises `Unpaid`."""
     try:
         payment = words.permit2_payment_of(body := from_base64(text))
-        auth, signature = words.authorization_of(payment.payload, words.UPTO)
+        auth, signature = words.message_of(payment)
+        is_exact = payment.accepted.scheme == SCHEME
+        identifier = identifier_in(payment.extensions) if is_exact else None
     except BadMessage as wrong:
         raise Unpaid(x402_reasons.INVALID_PAYLOAD, str(wrong)) from None
     payment_id = words.usage_id(auth.from_, auth.nonce.to_bytes(32))
-    return _Paid(payment_id, body, payment, auth, signature)
+    return _Paid(payment_id, body, payment, auth, signature, text, identifier)
 
 
 async def _sell(
@@ -151,7 +193,11 @@ async def _sell(
     work: Callable[[], Awaitable[Response]],
 ) -> Response:
     """Serve one message once; the caller holds the lock."""
-    served, payment_id = service.store.served, paid.payment_id
+    served, payment_id, key = service.store.served, paid.payment_id, None
+    if paid.identifier is not None:
+        key = key_of(service, paid.identifier, resource, paid.text)
+        if served.taken_by(key) is not None:
+            raise web.refused(RequestError.IDENTIFIER_TAKEN)
     usage = service.store.usages.get(payment_id)
     if usage is not None and usage.state != "working":
         _require_same(usage, paid, resource)
@@ -162,13 +208,15 @@ async def _sell(
     is_handed_over = False
     try:
         if usage is None or usage.state == "working":
-            made = await _work(service, resource, offer, paid, work)
+            made = await _work(service, resource, offer, paid, key, work)
             if isinstance(made, Response):
                 return made
             settled = await _settle(service, made)
         else:
             settled = await _settle(service, usage, asks_first=True)
         content = _content(service, settled)
+        if key is not None:
+            keep(service, (payment_id, resource), key, content, paid.auth.deadline)
         conclude = partial(_conclude, service, settled, web.connection(request))
         content.background = cast(Any, conclude)
         is_handed_over = True
@@ -180,8 +228,7 @@ async def _sell(
 
 def _require_same(usage: Usage, paid: _Paid, resource: str) -> None:
     """Raise `Unpaid` unless a message is the stored one, for the same resource."""
-    kept = words.permit2_payment_of(usage.payment).payload
-    if words.authorization_of(kept, words.UPTO) != (paid.auth, paid.signature):
+    if words.message_of(words.permit2_payment_of(usage.payment)) != (paid.auth, paid.signature):
         raise Unpaid(words.NONCE, "nonce: another message with it was sent before")
     if usage.resource_url != resource:
         raise Unpaid(words.NONCE, f"this message is for {usage.resource_url!r}")
@@ -195,14 +242,15 @@ async def _work(
     resource: str,
     offer: RequirementsV2,
     paid: _Paid,
+    key: IdempotencyKey | None,
     work: Callable[[], Awaitable[Response]],
 ) -> Usage | Response:
     """Verify, claim, and work; return what is owed, or an answer that costs nothing."""
-    usage = await _claim(service, resource, offer, paid)
+    usage = await _claim(service, resource, offer, paid, key)
     usages, payment_id = service.store.usages, paid.payment_id
     try:
         answer = await work()
-        used_base = 0 if answer.status_code >= 400 else _used(service, answer, usage)
+        used_base = 0 if answer.status_code >= 400 else _used(service, answer, usage, offer)
         if not used_base:
             if answer.status_code < 400:
                 answer.headers.update(_receipt(service, usage, "", 0))
@@ -223,9 +271,15 @@ async def _work(
     return replace(usage, state="owed", used=used_base, answer=msgspec.msgpack.encode(kept))
 
 
-async def _claim(service: Service, resource: str, offer: RequirementsV2, paid: _Paid) -> Usage:
+async def _claim(
+    service: Service,
+    resource: str,
+    offer: RequirementsV2,
+    paid: _Paid,
+    key: IdempotencyKey | None,
+) -> Usage:
     """Have a payment verified, and store the claim; raises `Unpaid`, and `Refused` if the
-    facilitator or the node does not answer.
+    facilitator or the node does not answer, or if another payment has the key.
     """
     auth = paid.auth
     require_offered(paid.payment.accepted, offer)
@@ -235,7 +289,7 @@ async def _claim(service: Service, resource: str, offer: RequirementsV2, paid: _
         accepted=paid.payment.accepted,
         wanted=offer,
         network=service.env.network,
-        facilitator=parse_address(str((offer.extra or {})[words.FACILITATOR])),
+        facilitator=parse_address((offer.extra or {}).get(words.FACILITATOR, to_hex(ZERO_ADDRESS))),
         now_s=service.clock.now_s(),
         settles=False,
         wallet=True,  # the facilitator verifies the signature
@@ -266,14 +320,18 @@ async def _claim(service: Service, resource: str, offer: RequirementsV2, paid: _
         since_block=state.height - service.env.settings.final_depth,
     )
     service.store.usages.release(paid.payment_id)  # of work that ended in a crash
-    if not service.store.usages.claim(usage):
-        raise _owed("another request with it is being answered")
+    with service.store.transaction():
+        if not service.store.usages.claim(usage):
+            raise _owed("another request with it is being answered")
+        if key is not None:
+            reserve_key(service, paid.payment_id, key, auth.deadline)
     return usage
 
 
-def _used(service: Service, answer: Response, usage: Usage) -> int:
+def _used(service: Service, answer: Response, usage: Usage, offer: RequirementsV2) -> int:
     """Return the amount used, by default the maximum; raises `Refused` 500 for a wrong one."""
-    if (told := answer.headers.get(AMOUNT_USED)) is None:
+    told = answer.headers.get(AMOUNT_USED) if offer.scheme == words.UPTO else None
+    if told is None:
         return usage.maximum
     del answer.headers[AMOUNT_USED]
     decimals, reason = service.env.network.decimals, ""
@@ -354,8 +412,7 @@ async def follow(service: Service, usage: Usage) -> tuple[Usage, bool]:
     Raises `Unavailable`.
     """
     usages, payment_id = service.store.usages, usage.payment_id
-    payload = words.permit2_payment_of(usage.payment).payload
-    auth, _ = words.authorization_of(payload, words.UPTO)
+    auth, _ = words.message_of(words.permit2_payment_of(usage.payment))
     state = await service.rpc.permit_state(auth, usage.since_block)
     if state.use is not None:
         _note_settled(service, usage, state.use.tx_hash, state.use.amount_base)

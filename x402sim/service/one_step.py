@@ -3,8 +3,8 @@
 X-PAYMENT (version 1) or PAYMENT-SIGNATURE (version 2) holds an authorization: the third proof of
 payment, beside payment id and session id. `find` compares the payment with what the endpoint sells,
 and changes nothing. `spend` settles it as POST /api/pay does, and answers once. The payment id is
-derived from the authorization and the resource, so it is the same however often and in whatever
-spelling the authorization is sent.
+derived from the authorization and the resource, so repetitions and other spellings of the
+authorization have the same payment id.
 Decisions: 5/one-step, 5/payment-flow, 5/authorization-once, 5/payment-identifier.
 """
 
@@ -65,10 +65,10 @@ HEADERS = {version: name.lower() for version, name in PAYMENT_HEADERS.items()}
 
 
 class OneStep(msgspec.Struct, frozen=True):
-    """A payment in one step: its payer's address, what it buys, and how it is settled (4.1).
+    """A payment in one step: the payer's address, the bought resource, and the settlement (4.1).
 
-    `offered_id` is the payment id of the 402 that the payment answers, if its payer sends it. `key`
-    is the payer's own id of the payment, with the digest of the whole payment.
+    `offered_id` is the payment id of the answered 402, if the payer sends the id. `key` is the
+    payer's own id of the payment, with the digest of the whole payment.
     """
 
     version: Version
@@ -106,9 +106,7 @@ def find(service: Service, headers: Mapping[str, str], resource: str, amount_bas
         raise Unpaid
     payment = _read(version, text := headers[HEADERS[version]])
     if payment.identifier is not None:  # looked up first: its authorization may be used by now
-        key = IdempotencyKey(payment.identifier, sha256(f"{resource}\n{text}".encode()).digest())
-        if (stored := service.store.served.stored(key)) is not None:
-            raise IdempotentReplay(stored)
+        key = key_of(service, payment.identifier, resource, text)
         if (taken_by := service.store.served.taken_by(key)) is not None:
             auth = payment.signed.authorization
             is_same = auth.value == amount_base and taken_by == service.issuer.derive(
@@ -125,6 +123,14 @@ def find(service: Service, headers: Mapping[str, str], resource: str, amount_bas
         offered_id=_offered_id(service, payment, headers, resource),
         key=key,
     )
+
+
+def key_of(service: Service, identifier: str, resource: str, text: str) -> IdempotencyKey:
+    """Return the key of a payment with the payer's own id; raises `IdempotentReplay`."""
+    key = IdempotencyKey(identifier, sha256(f"{resource}\n{text}".encode()).digest())
+    if (stored := service.store.served.stored(key)) is not None:
+        raise IdempotentReplay(stored)
+    return key
 
 
 def _read(version: Version, text: str) -> StandardPayment:
@@ -213,7 +219,7 @@ _UNLIKE = {"scheme": InvalidReason.SCHEME, "network": InvalidReason.NETWORK}
 
 
 def _by_name(requirements: RequirementsV2) -> dict[str, object]:
-    """Return every field by its name on the wire, those of `extra` each on its own."""
+    """Return every field by name on the wire; each field of `extra` has an entry of its own."""
     fields: dict[str, Any] = msgspec.to_builtins(requirements)
     extra = fields.pop("extra", None) or {}
     extra.pop(PAYMENT_ID, None)  # it differs in each 402
@@ -244,12 +250,12 @@ async def prepay(service: Service, paid: OneStep) -> Mapping[str, str]:
 
 
 async def spend(service: Service, paid: OneStep, content: Response, connection: Connection) -> None:
-    """Settle a payment, and make the content the one answer that it buys.
+    """Settle a payment, and make the content the only answer to the payment.
 
-    Anybody can send an authorization again that the chain has published, so it is served once.
-    "Once" counts answers that were written to a client that was still there (decision
-    5/authorization-once). Raises `Unpaid` if the payment is not settled or was served before,
-    `Refused` 409 if another payment has its key, and `ClientDisconnect`.
+    Anybody can repeat an authorization that the chain has published, so an authorization is served
+    once. Only an answer written to a connected client counts (decision 5/authorization-once).
+    Raises `Unpaid` if the payment is not settled or was served before, `Refused` 409 if another
+    payment has its key, and `ClientDisconnect`.
     """
     policy, payment_id = service.env.settings.policy, paid.settlement.payment_id
     await _settle(service, paid)
@@ -262,7 +268,7 @@ async def spend(service: Service, paid: OneStep, content: Response, connection: 
     if _take_answer(service, paid):
         content.headers["X-Payment-Id"] = payment_id
         if paid.key is not None:
-            _keep(service, paid, paid.key, content)
+            keep(service, (payment_id, paid.resource), paid.key, content, paid.valid_before)
         content.background = cast(Any, partial(_conclude, service, paid, connection))
 
 
@@ -318,19 +324,26 @@ def _how_served(service: Service, paid: OneStep) -> str:
     return f"{served}, under {under}; {_AS_FIRST} to get its answer, or sign a new authorization"
 
 
-def _keep(service: Service, paid: OneStep, key: IdempotencyKey, content: Response) -> None:
-    """Store an answer, so that its payer can request it again (decision 5/payment-identifier).
+def keep(
+    service: Service,
+    sold: tuple[str, str],
+    key: IdempotencyKey,
+    content: Response,
+    valid_before: int,
+) -> None:
+    """Store an answer for repeated requests of the payer (decision 5/payment-identifier).
 
-    If another payment has got the key since `find`, raises `Refused` 409, and the answer is free
-    again: this payment was settled without the key, and may be sent without it.
+    `sold` is the payment id and the resource. If another payment has got the key since `find`,
+    raises `Refused` 409, and the answer is free again: this payment was settled without the key,
+    and may be sent without it.
     """
-    payment_id, resource, served = paid.settlement.payment_id, paid.resource, service.store.served
+    (payment_id, resource), served = sold, service.store.served
     response = StoredResponse(content.raw_headers, bytes(content.body), content.status_code)
-    until_s = key_ends_s(service, paid.valid_before)
+    until_s = key_ends_s(service, valid_before)
     try:
         with service.store.transaction():  # both, or none
-            reserve_key(service, payment_id, key, paid.valid_before)
-            served.keep(key, response, (payment_id, resource), until_s)
+            reserve_key(service, payment_id, key, valid_before)
+            served.keep(key, response, sold, until_s)
     except sqlite3.OperationalError as failure:  # serve it; it cannot be repeated
         log.warning("%s: the answer is not stored: %s", resource, failure)
     except web.Refused:

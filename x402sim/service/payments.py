@@ -10,21 +10,22 @@ The default order of `pay`, and of `accept` as far as `verify`:
     validate                   step 1: decode the header, compare with the terms
     resume_earlier, or admit   the attempt: an earlier one again, or a new one
     claim                      a new attempt
-    verify, settle             steps 2 and 3; step 4: at the facilitator
+    verify                     steps 2 and 3, at the facilitator
+    settle                     step 4, at the facilitator
     recover                    only after a refusal or without an answer: ask the chain
     grant, receipt             steps 5 and 6, step 7
 
-Requests for one payment id are serialized. `Settings.policy` can change the default: `verify`
-decides whether the facilitator verifies, `claim` when the claim is written. So the function `claim`
-is called before `verify`, before `settle` and before `grant`: the policy allows the first two
-calls, and a claimed attempt stays as it is. The table `PAYMENT` of `protocol.states` has the moves
-of a payment in each state. `recover` of `unsettled.py` looks up on the chain whatever the
-facilitator does not settle.
+`claim_and_verify` has the steps from `resume_earlier` to `verify`. Requests for one payment id are
+serialized. `Settings.policy` can change the default: `verify` decides whether the facilitator
+verifies, `claim` when the claim is written: before `verify`, before `settle` (`claim_before`), or
+at last before `grant`. The table `PAYMENT` of `protocol.states` has the moves of a payment in each
+state. `recover` of `unsettled.py` looks up on the chain whatever the facilitator does not settle.
 Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
 """
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -95,15 +96,14 @@ async def pay(
     """
     request = await validate(service, sent, offered_id, key)  # step 1
     async with service.locks.hold(request.payment_id):
-        attempt = await claimed_and_verified(service, request, verifies=verifies)
+        attempt = await claim_and_verify(service, request, verifies=verifies)
         if attempt.status == "settled":  # resumed or recovered
             return receipt(attempt)
         try:
             tx_hash = await settle(service, request)  # step 4
         except NotSettled as cause:
             return receipt(await recover(service, request, attempt, cause))
-        # by default claimed already, before `verify`
-        attempt = claim(service, request, attempt)
+        attempt = claim(service, request, attempt)  # at last; by default claimed before `verify`
         settled = grant(service, attempt, tx_hash)  # steps 5 and 6
         return receipt(settled or settled_attempt(service, request.payment_id))  # step 7
 
@@ -118,7 +118,7 @@ async def accept(
     reserves = service.env.settings.policy.reserves
     request = await validate(service, sent, offered_id, key)
     async with service.locks.hold(request.payment_id) if reserves else nullcontext():
-        attempt = await claimed_and_verified(service, request)
+        attempt = await claim_and_verify(service, request)
         if reserves:
             attempt = claim(service, request, attempt)
         if service.env.settings.payment_flow is not None:
@@ -126,7 +126,7 @@ async def accept(
             service.store.payments.mark_not_submitted(attempt.number)
 
 
-async def claimed_and_verified(
+async def claim_and_verify(
     service: Service, request: ValidRequest, *, verifies: bool = True
 ) -> Attempt:
     """Claim a payment and take steps 2 and 3, in the order of the policy; return its attempt.
@@ -143,15 +143,13 @@ async def claimed_and_verified(
     try:
         if (signed := request.payment.signed) and low_v(signed.signature) is not None:
             await reject_low_v(service, request, signed, attempt)
-        if policy.claim.claims_before("verify"):  # by default
-            attempt = claim(service, request, attempt)
+        attempt = claim_before("verify", service, request, attempt)  # by default
         if request.is_authorized and not attempt.nonce_confirmed_unused:
             # the node was silent; a use reported later may be older than this payment
             raise NotSettled(Refusal.CHAIN_UNREACHABLE, NODE_SILENT)
         if verifies and policy.verify.verifies(request.terms.amount_base):
             await verify(service, request)
-        if attempt.state is PaymentState.NEW and policy.claim.claims_before("settle"):
-            attempt = claim(service, request, attempt)
+        attempt = claim_before("settle", service, request, attempt)
     except NotSettled as cause:
         return await recover(service, request, attempt, cause)
     return attempt
@@ -365,6 +363,15 @@ def claim(service: Service, request: ValidRequest, attempt: Attempt) -> Attempt:
         _require_unclaimed(service, request)
         raise _claim_conflict(service, new)
     return claimed
+
+
+def claim_before(
+    step: Literal["verify", "settle"], service: Service, request: ValidRequest, attempt: Attempt
+) -> Attempt:
+    """Claim a new attempt now if the policy claims before this step; return the attempt."""
+    if attempt.state is PaymentState.NEW and service.env.settings.policy.claim.claims_before(step):
+        return claim(service, request, attempt)
+    return attempt
 
 
 def _written(

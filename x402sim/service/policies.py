@@ -1,10 +1,10 @@
 """The policies of a service: one small object for each choice that the specification leaves.
 
 `ServicePolicy` holds five policies: of lost answers, verification, the claim, what is served, and
-the cache headers. Each is an object with one method and replaces one step of the
-service; an object of your own with that method works, too. The default policies keep every
-invariant. A policy that is called naive breaks one, to show what that costs. The reputation has a
-policy of its own, `Settings.reputation`.
+the cache headers. Each is an object with one method and replaces one step of the service; an object
+of your own with that method works, too. The default policies keep every invariant. A naive policy
+breaks an invariant, to show the cost. The reputation has a policy of its own,
+`Settings.reputation`.
 Clauses: 3/pending-resolved, 4.1/order, 4.1/verify-signature, 5/cache-first,
 5/stored-records, 6/reputation.
 """
@@ -79,7 +79,7 @@ class Forget:
 
 
 class VerifyPolicy(Protocol):
-    """Which payments the facilitator verifies before it settles them."""
+    """Chooses the payments that the facilitator verifies before the settlement."""
 
     def verifies(self, amount_base: int) -> bool:
         """Tell whether a payment of this amount, in base units, is verified."""
@@ -115,10 +115,10 @@ class ClaimAfterSettle:
     """Naive: nothing is written before the facilitator has answered that the money moved.
 
     A lost answer or a crash before that leaves no record: there is nothing that the policy
-    `lost_answer` could look up, and the payer is charged and not served. For the same reason it
-    grants one authorization once where several services of one merchant have each its own
-    database: whoever loses the race to settle has no claim that the chain could prove paid. With
-    claims, each finds that its merchant was paid, and grants.
+    `lost_answer` could look up, and the payer is charged and not served. For the same reason, of
+    several services of one merchant with a database each, only one grants an authorization: a
+    service that loses the race to settle has no claim that the chain could prove paid. With claims,
+    each service finds that the merchant was paid, and grants.
     """
 
     def claims_before(self, step: Literal["verify", "settle"]) -> bool:
@@ -131,8 +131,8 @@ class NoClaim:
     """Naive: nothing reserves an authorization, so one payment may be granted many times.
 
     In one step, an authorization is served as often as it is sent. In two steps, this policy does
-    as `ClaimAfterSettle`; with `ServeBeforeSettle`, an authorization is served for each payment id
-    for which it is sent before it is settled.
+    as `ClaimAfterSettle`; with `ServeBeforeSettle`, one authorization buys an answer for each
+    payment id that comes with it before the settlement.
     """
 
     def claims_before(self, step: Literal["verify", "settle"]) -> bool:
@@ -144,7 +144,7 @@ class NoClaim:
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True):
-    """A payment id or a session id that a request shows, for the resource that it requests.
+    """A payment id or a session id in a request for a resource.
 
     `is_settled`: the money for it has moved, as far as the service knows (section 5).
     """
@@ -200,7 +200,7 @@ class FailToServe:
     probability: ZeroToOne
 
     async def serves(self, proof: Proof) -> bool:
-        """Tell whether it is settled and this payment is one of those that are served."""
+        """Tell whether the payment is settled, and drawn among the served payments."""
         return proof.is_settled and proof.draw("serve") >= self.probability
 
 
@@ -208,7 +208,7 @@ class FailToServe:
 
 
 class CachePolicy(Protocol):
-    """What the headers of a protected content tell the caches on its way."""
+    """Returns the headers that tell caches how to treat a paid answer."""
 
     def headers(self) -> dict[str, str]:
         """Return the headers."""
@@ -229,8 +229,8 @@ class NoStore:
 class Track(msgspec.Struct, frozen=True):
     """The sales of a resource.
 
-    `matched` counts its settled payments that are in a block, and `served` those of them that were
-    ever served.
+    `matched` counts the settled payments in a block, and `served` the matched payments with a
+    served answer.
     """
 
     matched: int = 0
@@ -238,7 +238,7 @@ class Track(msgspec.Struct, frozen=True):
 
 
 class Reputation(Protocol):
-    """What the reputation of a resource is."""
+    """Computes the reputation of a resource."""
 
     @property
     def counts_served(self) -> bool:

@@ -29,8 +29,8 @@ async def is_entitled(service: Service, payment_id: str, resource: str) -> bool:
 
 
 async def served_id(service: Service, payment_id: str, resource: str) -> str | None:
-    """Return the payment id that gives access: the one shown, or the id of the payment in one step
-    that answers the 402 of this id. None if neither gives access.
+    """Return the payment id that gives access: the shown id, or the id of the payment in one step
+    for the 402 with the shown id. None if neither gives access.
     """
     if await is_entitled(service, payment_id, resource):
         return payment_id

@@ -6,6 +6,7 @@ All return `Good`, for `Settings(sells=...)`.
 import inspect
 import json
 import mimetypes
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,13 +36,12 @@ def read_good(text: str, answer: Answer, *, every_method: bool = False) -> Good:
 
     Without a method, a good is for GET, or with `every_method` for every method. "GET /chat upto
     0.05" is sold by the amount used, at most 0.05 tokens; "GET /chat 0.012 upto 0.05" always uses
-    0.012.
+    0.012. "GET /report permit2 0.02" is sold by Permit2, too.
     """
     parts = text.split()
-    if is_upto := parts[-2:-1] == ["upto"]:
-        del parts[-2]
-        if len(parts) > 2 and not parts[-2].startswith("/"):
-            answer = _using(answer, parts.pop(-2))
+    way = parts.pop(-2) if parts[-2:-1] in (["upto"], ["permit2"]) else ""
+    if way == "upto" and len(parts) > 2 and not parts[-2].startswith("/"):
+        answer = _using(answer, parts.pop(-2))
     match parts:
         case [path, price]:
             method = "" if every_method else "GET"
@@ -50,7 +50,10 @@ def read_good(text: str, answer: Answer, *, every_method: bool = False) -> Good:
         case _:
             wanted = "a path and a price in tokens, such as `GET /weather 0.01`"
             raise ValueError(f"{wanted} or `GET /chat upto 0.05`, not {as_given(text)}")
-    return Good(path=path, price=price, answer=answer, method=method, upto=is_upto)
+    is_upto, by_permit2 = way == "upto", way == "permit2"
+    return Good(
+        path=path, price=price, answer=answer, method=method, upto=is_upto, permit2=by_permit2
+    )
 
 
 def _using(answer: Answer, used: str) -> Answer:
@@ -75,7 +78,7 @@ def goods_of(sells: Sells) -> tuple[Good, ...]:
     """Return the goods of a mapping from "GET /weather 0.01" to what is sold.
 
     A value is a body (bytes, text, or anything else as JSON), a response of Starlette, or a
-    function of the request, async or not, that returns one of these. In `upto` ("GET /chat upto
+    function, async or not, that makes such a value of the request. In `upto` ("GET /chat upto
     0.05") a value may be (body, amount used in tokens), such as ("hello", "0.0012"). Raises
     `ValueError`.
     """
@@ -152,7 +155,7 @@ def flagged(sells: Sequence[str], bodies: Sequence[Path]) -> Iterator[Good]:
         )
     for number, text in enumerate(sells):
         try:
-            named = text.partition(" upto ")[0] if " upto " in text else text.rpartition(" ")[0]
+            named = re.split(r" upto | permit2 | \S+$", text, maxsplit=1)[0]
             good = read_good(text, fixed({"sold": named.strip()}))
         except ValueError as wrong:
             raise ValueError(f"--sell: {wrong}") from None
@@ -244,8 +247,8 @@ def _operation(document: Any, method: str, path: str, operation: Any) -> Iterabl
         if price is None:
             return ()
         raise ValueError(
-            f"{name}: the answer {status or '2xx'} has no example at {missing.args[0]}; give one, "
-            "for it is the body that is sold"
+            f"{name}: the answer {status or '2xx'} has no example at {missing.args[0]}; give an "
+            "example, because the service sells this body"
         ) from None
     body = body if isinstance(body, str | bytes) and "json" not in kind else encode(body)
     made = fixed(body if kind else b"", kind, code)

@@ -1,4 +1,4 @@
-"""One running service: the collaborators that its functions share, and what it has in memory.
+"""One running service: the collaborators shared by all functions, and the state in memory.
 
 The entitlements (2.5) say which payment id has paid for which resource. They are in memory only,
 for 24 hours.
@@ -106,7 +106,7 @@ class Entitlements:
 
 
 class KeyedLocks:
-    """One lock per key, kept only while a task holds it or waits for it.
+    """Locks by key; a lock exists only while a task holds it or waits.
 
     The dictionary is weak, or it would grow with every payment id that anybody sends.
     """
@@ -115,7 +115,7 @@ class KeyedLocks:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def hold(self, key: str) -> asyncio.Lock:
-        """Return what lets one task in at a time for this key, in `async with`."""
+        """Return the lock of this key, for `async with`."""
         return self._locks.setdefault(key, asyncio.Lock())
 
 
@@ -151,8 +151,8 @@ class Service:
     written."""
     debits_to_undo: list[tuple[str, int, str]] = field(default_factory=list)
     """Session id, base units and resource of the debits without an answer that the database could
-    not undo. Each sweep tries again, and so does the end of the process; a crash loses them, and a
-    database that is reverted or cleared does not have them any more."""
+    not undo. Each sweep tries again, and so does the end of the process. A crash loses the list; a
+    reverted or cleared database has no such debits any more."""
 
     def draw(self, about: str, name: str) -> float:
         """Return a number in [0, 1) for a policy, the same whenever it is drawn.

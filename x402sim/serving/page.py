@@ -361,7 +361,7 @@ def goods(world: RunningWorld) -> list[Sold]:
         for it, base in env.shop.priced
     ]
     usual = price(env.quote_price_base)
-    if own or env.shop.is_metered:
+    if own or env.shop.by_permit2:
         return own
     return [
         Sold(f"POST {QUOTE}", "POST", QUOTE, usual, about(QUOTE), body=ORDER),

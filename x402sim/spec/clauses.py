@@ -1,5 +1,4 @@
-"""Every clause of the service's specification: one sentence in our words, and the code that keeps
-it.
+"""The clauses of the service's specification: each is a sentence in our words, with its code.
 
 The clauses are in `clauses.md`. `kept_by` names the function or class that implements a clause: its
 docstring cites the id, and the tests marked with the id fail without it. `ground` quotes the
@@ -26,7 +25,7 @@ LEVELS: dict[GroundType, Level] = {
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One clause: its id, its text, the code that implements it, and the clause's ground."""
+    """One clause: the id, the text, the implementing code, and the ground."""
 
     id: str
     text: str

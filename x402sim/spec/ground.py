@@ -1,8 +1,8 @@
 """The sentences of the specification, and the ground of a demand: the sentences that support it.
 
 `sentences.md` is the specification, word for word, with one sentence per line. A sentence is a line
-of prose, a list item or a row of a table; titles of sections and columns are not. Its name is its
-section and its opening words: "5: The amount must equal".
+of prose, a list item or a row of a table; titles of sections and columns are not. A sentence is
+named by section and opening words: "5: The amount must equal".
 
 A demand that the specification states is explicit; a demand that follows from its sentences is
 derived. Both can be a MUST. A demand that only the kit makes is ours, and a SHOULD. Where the
@@ -32,7 +32,7 @@ _RULE = re.compile(r"\|[-|]+\|")
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One sentence: its section, such as "4.1" ("0" before the first), and its words.
+    """One sentence: the section, such as "4.1" ("0" before the first), and the words.
 
     The cells of a table's row are separated by " | ".
     """
@@ -76,8 +76,8 @@ TITLES: dict[str, str] = dict(re.findall(r"^#+ ([\d.]*\d)\.? (.+)$", document(),
 def sentence(name: str) -> Sentence:
     """Return the sentence named "section: its opening words".
 
-    A sentence that consists of exactly these words comes before one that begins with them.
-    Raises `ValueError` if there is none, or if several begin so.
+    If several sentences begin with these words, a sentence of no other words counts. Raises
+    `ValueError` if there is none, or if several begin so.
     """
     section, _, words = name.partition(": ")
     mine = [quoted for quoted in SENTENCES if quoted.section == section]
@@ -92,7 +92,7 @@ def sentence(name: str) -> Sentence:
 
 
 class GroundType(StrEnum):
-    """The source of a demand: the specification states it, it follows, or the kit adds it."""
+    """The source of a demand: a text that states or implies the demand, or the kit."""
 
     EXPLICIT = "explicit"
     """A sentence of the specification states it."""
@@ -151,7 +151,7 @@ def explicit(*sentences: str) -> Ground:
 
 
 def derived(*sentences: str, so: str) -> Ground:
-    """Return the ground of what follows from these sentences, with the step from them."""
+    """Return the ground of a demand that follows from sentences, with the step."""
     return _ground(GroundType.DERIVED, sentences, so)
 
 
@@ -180,9 +180,10 @@ def _ground(kind: GroundType, names: Sequence[str], why: str = "") -> Ground:
 def read_ground(text: str) -> Ground:
     """Return the ground that a clause of `clauses.md` has: sentences, and then why.
 
-    A sentence is a line with its section and opening words, "- 4.2: No valid proof of payment".
-    If the demand only follows from them, "so: " and the step come next. "because: " and the reason
-    make it a demand of the kit, to which they are related; "open" says that they leave it open.
+    A sentence is a line with its section and opening words, "- 4.2: No valid proof of payment". If
+    the demand only follows from the sentences, "so: " and the step come next. "because: " and the
+    reason follow the sentences behind a demand of the kit; "open" follows sentences that leave the
+    question open.
 
     Raises `ValueError` for a sentence that is unknown or ambiguous, and if anything is missing.
     """

@@ -130,7 +130,7 @@ class Invariants:
     def _on_request(self, event: events.RequestSent) -> Iterable[Broken]:
         authorization, payment_id = event.authorization, event.payment_id
         service = self._parts.services.get(event.to)
-        if service is not None and service.service.env.shop.meters(event.path):
+        if service is not None and service.service.env.shop.takes_permit2(event.path):
             return ()  # whose message is checked when it is settled: nothing used costs nothing
         if authorization is not None and service is not None and event.path != PAY:
             check = partial(self._served_in_one_step, _to_bytes(authorization))

@@ -169,7 +169,7 @@ class Answer:
     @property
     def is_one_step_only(self) -> bool:
         """Whether it is a 402 without a payment in two steps, as of goods sold `upto`."""
-        return self.standard_offer is not None and "paymentId" not in self.body
+        return "paymentId" not in self.body and self.standard_offer is not None
 
     @property
     def settlement(self) -> x402.Settlement | None:

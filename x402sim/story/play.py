@@ -32,6 +32,7 @@ from x402sim.report.progress import telling
 from x402sim.report.reading import checks_of
 from x402sim.report.run import Run, finished, is_swept
 from x402sim.service.settings import Settings
+from x402sim.serving.control.client import ControlError
 from x402sim.spec.decisions import Decisions
 from x402sim.story.invariants import Invariants
 from x402sim.story.live import LiveWorld
@@ -91,7 +92,10 @@ async def _play(world: World, scenario: Scenario, has_progress: bool) -> Run:
                     outcome, reason = await _outcome(live, scenario, world)
                     # a world at a URL has a journal of its own
                     if stage.parts is None and stage.control and live.info:
-                        journal.merge(await stage.control.journal(live.info.journal))
+                        try:
+                            journal.merge(await stage.control.journal(live.info.journal))
+                        except ControlError as wrong:  # our own events remain
+                            outcome, reason = "failed", str(wrong)
                     stage.end(outcome, reason)
                 return Run(journal=journal, on=on, real_s=elapsed(), ahead_s=stage.ahead_s())
             finally:

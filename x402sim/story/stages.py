@@ -40,7 +40,7 @@ from x402sim.rng import Rng, Stream, is_untouched, later
 from x402sim.service.settings import Settings
 from x402sim.serving.control.app import control_app
 from x402sim.serving.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
-from x402sim.serving.control.messages import Sent, WorldInfo, network_of
+from x402sim.serving.control.messages import Base, Sent, WorldInfo, network_of
 from x402sim.spec.needs import Need
 from x402sim.tasks import InFlight, cancel_all
 from x402sim.text.words import unknown
@@ -147,7 +147,7 @@ class Stage(msgspec.Struct, kw_only=True):
 
     async def balance(self, address: str, network: str | None = None) -> int:
         """Return an address's balance on a network's chain, in base units; None for the first."""
-        held = await self.ask(path_on("balances", network), {"accounts": [address]}, list[str])
+        held = await self.ask(path_on("balances", network), {"accounts": [address]}, tuple[Base])
         return int(held[0])
 
     def network_of(self, service: ServiceName) -> Network:

@@ -136,7 +136,7 @@ def select(
     return [case for case in cases if not wanted or case.id in wanted]
 
 
-def skipped(
+def skipped_by_user(
     cases: Sequence[AnyCase], options: Iterable[str], documents: Sequence[str]
 ) -> dict[str, str]:
     """Return the names of the cases that --skip ID=REASON leaves out, each with the reason.

@@ -1,167 +1,34 @@
-"""`python -m x402sim conformance`: one judgement of a subject, from options to exit code.
-
-A baseline is an earlier JSON report of the same subject, or a TOML file of ids with reasons;
-findings of the baseline do not count again. An id of the TOML file that holds fails the run.
-"""
+"""`python -m x402sim conformance`: one judgement of a subject, from options to exit code."""
 
 import asyncio
 import os
-import re
 import signal
 import sys
-import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from rich.console import Console
 from rich.markup import escape
+from rich.status import Status
 
 from x402sim.clock import Clock, stopwatch
 from x402sim.report import conformance as report
 from x402sim.report.causes import cause
 from x402sim.report.conformance import About, unready, written
-from x402sim.report.results import (
-    INTERRUPTED as WAS_INTERRUPTED,
-    CaseResult,
-    Outcome,
-    Result,
-    by_dialect,
-)
+from x402sim.report.results import INTERRUPTED as WAS_INTERRUPTED, Outcome, Result
 from x402sim.suite import printing, published
+from x402sim.suite.baseline import Baseline, Reasons, known, mended
 from x402sim.suite.case import in_order, unfinished
 from x402sim.suite.engine import Judging
 from x402sim.suite.subject import Chosen, Subject, Tell
 from x402sim.suite.verdict import NotReady
 from x402sim.text.console import console as new_console
-from x402sim.text.words import counted, printable, unknown
-
-WANTED = "a JSON report (--json-file) of an earlier run, or a TOML file of ids with reasons"
-AS_TOML = 'a line of it: "facilitator/fields/network" = "repaired in the next release"'
-_OPEN = (Outcome.FAILED, Outcome.INCONCLUSIVE)
-
-
-class _Case(msgspec.Struct, frozen=True):
-    """A case in a baseline."""
-
-    title: str
-    outcome: Outcome
-    dialect: str = ""
-
-
-class _Found(msgspec.Struct, frozen=True):
-    """An id in a baseline."""
-
-    id: str
-    outcome: Outcome
-    cases: tuple[_Case, ...]
-
-
-class Baseline(msgspec.Struct, frozen=True):
-    """A baseline: the kind of subject, and the results."""
-
-    results: tuple[_Found, ...]
-    subject: str = "service"
-
-
-@dataclass(frozen=True, slots=True)
-class Reasons:
-    """Known failures: a reason for each id, or for "ID [DIALECT]"."""
-
-    by_id: Mapping[str, str]
-
-    def of(self, result: Result) -> dict[str, str]:
-        """Return the entries about the judged dialects of a result, by dialect."""
-        entries = {dialect: f"{result.id} [{dialect}]" for dialect in by_dialect(result)}
-        named = {name: it if it in self.by_id else result.id for name, it in entries.items()}
-        return {name: it for name, it in named.items() if it in self.by_id}
-
-
-def load(file: Path, subject: str, ids: Collection[str] = ()) -> Baseline | Reasons:
-    """Return a baseline; raises `ValueError` for another kind of file, or another subject's.
-
-    `ids` are all ids of the subject: a TOML file of reasons may name no other.
-    """
-    if file.suffix == ".toml":
-        return _reasons(file, ids)
-    try:
-        found = msgspec.json.decode(file.read_bytes(), type=Baseline)
-    except OSError as error:
-        raise ValueError(f"--baseline {file}: {error.strerror}; it is {WANTED}") from error
-    except msgspec.MsgspecError as error:
-        raise ValueError(f"--baseline {file}: {error}; it is {WANTED}") from error
-    if found.subject != subject:
-        raise ValueError(f"--baseline {file}: it is about a {found.subject}, not a {subject}")
-    return found
-
-
-def _reasons(file: Path, ids: Collection[str]) -> Reasons:
-    try:
-        found = tomllib.loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise ValueError(f"--baseline {file}: {error.strerror}; it is {WANTED}") from error
-    except ValueError as error:
-        raise ValueError(f"--baseline {file}: {error}; {AS_TOML}") from error
-    for name, reason in found.items():
-        if not isinstance(reason, str) or not reason:
-            raise ValueError(f"--baseline {file}: {name} has no reason; {AS_TOML}")
-        if (check_id := re.sub(r" \[[\w-]+\]$", "", name)) not in ids:
-            raise ValueError(
-                f"--baseline {file}: {unknown('id', check_id, ids, possible='--list')}"
-            )
-    return Reasons(found)
-
-
-def known(results: Sequence[Result], baseline: Baseline | Reasons) -> list[Result]:
-    """Return results; the findings that the baseline has, too, are marked as known."""
-    if isinstance(baseline, Reasons):
-        return [_with_reason(each, baseline) for each in results]
-    before = {each.id: each for each in baseline.results}
-    return [
-        msgspec.structs.replace(each, is_known=_is_known(each, before.get(each.id)))
-        for each in results
-    ]
-
-
-def _with_reason(result: Result, reasons: Reasons) -> Result:
-    entries = reasons.of(result)
-    failed = [name for name, it in by_dialect(result).items() if it.outcome is Outcome.FAILED]
-    if not failed or not {*failed} <= {*entries}:
-        return result
-    why = "; ".join(dict.fromkeys(reasons.by_id[entries[name]] for name in failed))
-    return msgspec.structs.replace(result, is_known=True, known_because=why)
-
-
-def _is_known(result: Result, before: _Found | None) -> bool:
-    if before is None or result.outcome not in _OPEN or result.outcome is not before.outcome:
-        return False
-    known = [each for each in before.cases if each.outcome is result.outcome]
-    now = [each for each in result.cases if each.outcome is result.outcome]
-    if result.outcome is Outcome.INCONCLUSIVE:
-        return {each.dialect for each in now} <= {each.dialect for each in known}
-    return {_key(each) for each in now} <= {_key(each) for each in known}
-
-
-def _key(case: CaseResult | _Case) -> tuple[str, str]:
-    """Return the key of a case within an id: the dialect, or the title without a dialect."""
-    return ("" if case.dialect else printable(case.title), case.dialect)
-
-
-def mended(results: Sequence[Result], baseline: Baseline | Reasons) -> list[str]:
-    """Return the ids that failed in the baseline, and hold now; of reasons, the entries."""
-    holds = (Outcome.PASSED, Outcome.OBSERVED)
-    if isinstance(baseline, Reasons):
-        seen: dict[str, list[Outcome]] = {}
-        for result in results:
-            for dialect, entry in baseline.of(result).items():
-                seen.setdefault(entry, []).append(by_dialect(result)[dialect].outcome)
-        return [each for each, found in seen.items() if all(it in holds for it in found)]
-    failed = {each.id for each in baseline.results if each.outcome is Outcome.FAILED}
-    return [each.id for each in results if each.id in failed and each.outcome in holds]
-
+from x402sim.text.words import counted, printable
 
 HELD, FOUND_SOMETHING, NO_VERDICT, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: every MUST held; a MUST failed; wrong usage, unreachable, invalid or inconclusive;
@@ -260,67 +127,136 @@ def require_places(files: Mapping[str, Path]) -> None:
             raise ValueError(f"--{kind} {file}: no permission to write it")
 
 
-def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: Asked) -> int:
+@dataclass(slots=True)
+class _Progress:
+    """Follows a run, and tells the user on stderr what happens."""
+
+    console: Console
+    status: Status
+    certain: list[Result] = field(default_factory=list)
+    """The results of the ids that are certain."""
+    judging: Judging[Any] | None = None
+    """The run, once the subject has been examined."""
+    _sections: set[str] = field(default_factory=set)
+
+    def tell(self, text: str) -> None:
+        """Print a line."""
+        with printing.unread(self.console):
+            self.console.print(escape(printable(text)))
+
+    def on_ready(self, judging: Judging[Any]) -> None:
+        """Print the plan."""
+        self.judging = judging
+        printing.announce(judging.plan)
+
+    def on_begin(self, check_id: str, certain: int, ids: int) -> None:
+        """Show the id that begins; without a terminal, only the first id of a section."""
+        section = check_id.split("/")[1]
+        if self.console.is_terminal:
+            self.status.update(f"{certain} of {ids} certain  {check_id}")
+        elif section not in self._sections:
+            self.tell(f"{certain} of {ids} certain  section {section}")
+        self._sections.add(section)
+
+    def on_result(self, result: Result) -> None:
+        """Keep a result, and tell a failure at once."""
+        self.certain.append(result)
+        if result.outcome is Outcome.FAILED:
+            self.tell(f"failed {result.id} {result.level}: {cause(result)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """A run that has ended: the results, and a line with the work and the seconds."""
+
+    results: list[Result]
+    end: str
+    progress: _Progress
+    broken_off: str | None = None
+    """Why the run ended early; None for a whole run."""
+
+    @property
+    def unready(self) -> str | None:
+        """Why nothing could be judged; None for a run with results, or one that the user ended."""
+        was_interrupted = self.broken_off == WAS_INTERRUPTED
+        return None if was_interrupted or self.progress.certain else self.broken_off
+
+
+def judge_and_report(
+    subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: Asked
+) -> int:
     """Judge a subject, show progress, print and write the results; return the exit code.
 
     Raises `OSError` for a report that cannot be written.
     """
-    elapsed = stopwatch()
     started = datetime.fromtimestamp(Clock().now(), UTC).isoformat(timespec="seconds")
-    console = new_console(stderr=True, highlight=False)
-    found: list[Result] = []
-    begun: list[Judging[Any]] = []
-    is_whole, was_interrupted, sections = False, False, set[str]()
     battery = published.battery_of(subject.cases())[0]
+    about = About(subject.name, options.shown, started, subject.sections, battery=battery)
+    run = _run(subject, options, cases)
+    if run.unready is not None:
+        for kind, file in asked.files.items():
+            is_short = kind == "annotations"  # a line for each id would say the same
+            short = unready(subject.name, run.unready) if is_short else ""
+            _write(file, short or written(kind, about, run.results, strict=asked.strict))
+        return NO_VERDICT
+    results, version = _marked(run.results, subject, asked)
+    judging = run.progress.judging
+    if judging is not None:
+        about = replace(about, unspoken=judging.plan.unspoken)
+    if run.broken_off is None:
+        asked.on_done(about, results)
+    for kind, file in asked.files.items():
+        _write(file, written(kind, about, results, strict=asked.strict))
+    if asked.shows and STDOUT not in map(str, asked.files.values()):
+        whole = " or ".join(str(file) for file in asked.files.values()) or printing.FILES
+        printing.show_results(subject, results, asked.strict, whole=whole)
+    notes, unmet = judging.left_open(results) if judging else ([], [])
+    old_entries = mended(results, asked.baseline) if asked.baseline else []
+    is_stale = bool(old_entries) and isinstance(asked.baseline, Reasons)
+    for line in (
+        *notes,
+        *unmet,
+        *_about_baseline(old_entries, is_stale),
+        *_about_published(results, version, asked),
+        run.end,
+    ):
+        run.progress.tell(line)
+    if run.broken_off == WAS_INTERRUPTED:
+        return INTERRUPTED
+    code = conclude(results, asked.strict)
+    if code == HELD and is_stale:
+        return FOUND_SOMETHING
+    return NO_VERDICT if code == HELD and unmet else code
+
+
+def _run(subject: Subject[Any], options: Chosen, cases: Sequence[Any]) -> _Run:
+    """Judge a subject; a run that ends early has an inconclusive result for each missing id."""
+    elapsed = stopwatch()
+    console = new_console(stderr=True, highlight=False)
     with console.status("connecting to the target") as status:
-
-        def tell(text: str) -> None:
-            with printing.unread(console):
-                console.print(escape(printable(text)))
-
-        def on_ready(judging: Judging[Any]) -> None:
-            begun.append(judging)
-            printing.announce(judging.plan)
-
-        def broken_off(why: str) -> list[Result]:
-            return unfinished(found, begun[0].cases if begun else cases, options.rerun, why)
-
-        def on_begin(check_id: str, certain: int, ids: int) -> None:
-            section = check_id.split("/")[1]
-            if console.is_terminal:
-                status.update(f"{certain} of {ids} certain  {check_id}")
-            elif section not in sections:
-                tell(f"{certain} of {ids} certain  section {section}")
-            sections.add(section)
-
-        def on_result(result: Result) -> None:
-            found.append(result)
-            if result.outcome is Outcome.FAILED:
-                tell(f"failed {result.id} {result.level}: {cause(result)}")
-
+        progress = _Progress(console, status)
+        on_begin, on_result, tell = progress.on_begin, progress.on_result, progress.tell
         try:
-            results, done = judge(subject, options, cases, on_begin, on_result, tell, on_ready)
-            done, is_whole = f"{done} in {elapsed():.1f} s", True
+            results, work = judge(
+                subject, options, cases, on_begin, on_result, tell, progress.on_ready
+            )
+            return _Run(results=results, end=f"{work} in {elapsed():.1f} s", progress=progress)
         except NotReady as error:
             console.print(f"x402sim: {escape(printable(str(error)))}", soft_wrap=True)
-            results = broken_off(str(error))
-            if not found:
-                about = About(
-                    subject.name, options.shown, started, subject.sections, battery=battery
-                )
-                for kind, file in asked.files.items():
-                    is_short = kind == "annotations"  # a line for each id would say the same
-                    short = unready(subject.name, str(error)) if is_short else ""
-                    _write(file, short or written(kind, about, results, strict=asked.strict))
-                return NO_VERDICT
-            done = f"not judged any further after {elapsed():.1f} s"
+            why, end = str(error), f"not judged any further after {elapsed():.1f} s"
         except (KeyboardInterrupt, asyncio.CancelledError):
-            was_interrupted = True
-            results = broken_off(WAS_INTERRUPTED)
-            done = (
-                f"interrupted after {elapsed():.1f} s: {len(found)} of "
-                f"{counted(len(results), 'id')} certain"
-            )
+            why, end = WAS_INTERRUPTED, f"interrupted after {elapsed():.1f} s"
+    wanted = progress.judging.cases if progress.judging else cases
+    results = unfinished(progress.certain, wanted, options.rerun, why)
+    if why == WAS_INTERRUPTED:
+        end += f": {len(progress.certain)} of {counted(len(results), 'id')} certain"
+    return _Run(results=results, end=end, progress=progress, broken_off=why)
+
+
+def _marked(
+    results: list[Result], subject: Subject[Any], asked: Asked
+) -> tuple[list[Result], published.Version | None]:
+    """Return the results with the marks of known failures, and the closest published version."""
     if asked.baseline is not None:
         results = known(results, asked.baseline)
     version = published.closest(results, subject.name)
@@ -331,35 +267,26 @@ def play(subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: As
             msgspec.structs.replace(each, is_known=each.is_known or bool(each.known_of))
             for each in results
         ]
-    unspoken = begun[0].plan.unspoken if begun else {}
-    about = About(subject.name, options.shown, started, subject.sections, unspoken, battery)
-    if is_whole:
-        asked.on_done(about, results)
-    for kind, file in asked.files.items():
-        _write(file, written(kind, about, results, strict=asked.strict))
-    if asked.shows and STDOUT not in map(str, asked.files.values()):
-        whole = " or ".join(str(file) for file in asked.files.values()) or printing.FILES
-        printing.show_results(subject, results, asked.strict, whole=whole)
-    in_part, lacks = begun[0].left_open(results) if begun else ([], [])
-    for line in [*in_part, *lacks]:
-        tell(line)
-    held = mended(results, asked.baseline) if asked.baseline else []
-    is_stale = bool(held) and isinstance(asked.baseline, Reasons)
-    if held:
-        so = ": take it out of the baseline" if is_stale else ""
-        tell(f"failed in the baseline, and holds now: {', '.join(held)}{so}")
-    if asked.accepts_published:
-        if version is None:
-            tell("--baseline known: no published version has these failures; all of them count")
-        elif here := published.mended(results, version):
-            tell(f"known of {version.name}, and holds here: {', '.join(here)}")
-    tell(done)
-    if was_interrupted:
-        return INTERRUPTED
-    code = conclude(results, asked.strict)
-    if code == HELD and is_stale:
-        return FOUND_SOMETHING
-    return NO_VERDICT if code == HELD and lacks else code
+    return results, version
+
+
+def _about_baseline(old_entries: Sequence[str], is_stale: bool) -> Iterator[str]:
+    """Yield a line for the failures of the baseline that hold now."""
+    if old_entries:
+        todo = ": take it out of the baseline" if is_stale else ""
+        yield f"failed in the baseline, and holds now: {', '.join(old_entries)}{todo}"
+
+
+def _about_published(
+    results: Sequence[Result], version: published.Version | None, asked: Asked
+) -> Iterator[str]:
+    """Yield a line about the published version whose failures do not count."""
+    if not asked.accepts_published:
+        return
+    if version is None:
+        yield "--baseline known: no published version has these failures; all of them count"
+    elif mended_here := published.mended(results, version):
+        yield f"known of {version.name}, and holds here: {', '.join(mended_here)}"
 
 
 def _write(file: Path, text: str) -> None:

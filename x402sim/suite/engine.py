@@ -4,11 +4,11 @@ The rule, for every subject:
 
 1. A control is a good purchase. In a dialect whose control fails nothing is judged, and a case
    that holds while its control fails is inconclusive.
-2. What holds in the first play holds.
-3. What fails is played again, alone in a fresh room. A case has failed if both plays fail.
+2. A case that holds in the first play holds.
+3. A failed case is played again, alone in a fresh room. A case has failed if both plays fail.
 4. A play that stays unclear is played again, too, and the second play decides.
 5. A play that jams the subject is found by bisection (`rooms`), and the jam is a failure.
-6. A subject that its user has started has one room. There, a play of a service is repeated only
+6. A subject started by the user has one room. There, a play of a service is repeated only
    if another play ran beside it: a play alone has nothing else to blame, and may pay real money.
 7. All else is inconclusive.
 
@@ -208,7 +208,7 @@ def of_two(first: CaseResult, second: CaseResult, beside: str = "") -> CaseResul
 
 
 def doubted(case: Case, found: CaseResult, why: str | None) -> CaseResult:
-    """Return a result that holds as inconclusive, if there is a reason to doubt it: rule 1."""
+    """Return the result, inconclusive if the case holds and there is a reason to doubt: rule 1."""
     if not why or found.outcome not in HOLDS or case.is_control:
         return found
     return msgspec.structs.replace(

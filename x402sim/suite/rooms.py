@@ -1,7 +1,7 @@
 """Judges a subject in rooms: plays cases, makes good payments in between, finds what jams.
 
-A room is one world with one started subject, in which cases are played in turn. The engine's rule
-of repetition takes these steps here:
+A room is a world with one started subject; cases are played there in turn. The engine's rule of
+repetition takes these steps here:
 
 - Plays that leave the world unchanged share a room, up to `BATCH` plays. The judge makes a good
   payment after the last play, and after each play without an answer. Any other play has a room
@@ -12,7 +12,7 @@ of repetition takes these steps here:
   looks for no more, and all plays of a jammed room are inconclusive.
 - If the subject ends by itself in a play and in the repetition, the play has failed. Other ends
   are counted: `MOST_ENDS` ends fail the control.
-- A subject started by its user has one room, and failed plays are repeated there. After a failed
+- A subject started by the user has one room; failed plays are repeated there. After a failed
   good payment, the rest is inconclusive.
 
 Each subject has subclasses: of `Room` with its world, of `Play` with its requests, and of
@@ -544,19 +544,71 @@ class ControlPlay:
     is_broken: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """The control of each dialect, tried before any other play."""
+
+    tried: Mapping[Any, ControlPlay]
+
+    @property
+    def broken(self) -> dict[Any, str]:
+        """The dialects whose control fails, with the reasons."""
+        return {dialect: each.why for dialect, each in self.tried.items() if each.why}
+
+    @property
+    def has_purchase(self) -> bool:
+        """Whether a purchase was possible in a dialect whose control fails."""
+        return any(each.why and each.played is not None for each in self.tried.values())
+
+    @property
+    def failed(self) -> list[RoomCase]:
+        """The cases of the controls that have failed."""
+        plays = [each.played for each in self.tried.values() if each.why and each.is_broken]
+        return [case for played in plays if played is not None for case in played.found]
+
+    def result(self, case: RoomCase, *, is_invalid: bool) -> CaseResult | None:
+        """Return the result of a case in a dialect whose control has failed; None in another.
+
+        If the subject `is_invalid`, a control without a purchase counts as failed, too.
+        """
+        control = self.tried.get(case.dialect)
+        if control is None or not control.why or control.played is None:
+            return None
+        if not (is_invalid or control.is_broken):
+            return None
+        if control.is_broken and case in control.played.found:
+            return control.played.of(case)
+        evidence = record(control.played.play.exchanges) if case.is_control else ()
+        return unclear(case, f"its control fails: {control.why}", evidence)
+
+
+async def _try_controls(
+    judge: RoomJudge[AnyRoom, Any],
+    dialects: Sequence[Any],
+    control: Callable[[AnyRoom, Any], Awaitable[ControlPlay]],
+) -> Controls:
+    """Try the control of each dialect in one room; a failed control twice."""
+    room = await judge.room()
+    tried = {dialect: await control(room, dialect) for dialect in dialects}
+    for dialect in [each for each in dialects if tried[each].is_broken]:
+        tried[dialect] = await control(room, dialect)  # a single failed try proves nothing
+    await judge.leave(room, keep=True)
+    return Controls(tried)
+
+
 @asynccontextmanager
 async def in_rooms(
     judge: RoomJudge[AnyRoom, Any],
     options: Chosen,
     cases: Sequence[RoomCase],
-    wanted: Sequence[Any],
+    dialects: Sequence[Any],
     *,
     control: Callable[[AnyRoom, Any], Awaitable[ControlPlay]],
     left_out: Callable[[RoomCase, Mapping[Any, str]], CaseResult | None],
     plan: Callable[[Mapping[Any, str]], Plan],
     invalid: Callable[[str], str],
 ) -> AsyncIterator[Judging[RoomCase]]:
-    """Start a subject, play a control in each `wanted` dialect, and plan.
+    """Start a subject, try the control of each dialect, and plan.
 
     `control` tries a good payment. `left_out` returns the result of a case outside the plan, None
     for a case in a dialect that the subject does not speak; `plan` returns the plan. Both get the
@@ -565,46 +617,31 @@ async def in_rooms(
     with the text.
     """
     try:
-        room = await judge.room()
-        tried = {dialect: await control(room, dialect) for dialect in wanted}
-        for dialect in [each for each in wanted if tried[each].is_broken]:
-            tried[dialect] = await control(room, dialect)  # a single failed try proves nothing
-        await judge.leave(room, keep=True)
-        broken = {dialect: each.why for dialect, each in tried.items() if each.why}
-        played = {dialect: it for dialect in broken if (it := tried[dialect].played) is not None}
-        judge.dialects = tuple(dialect for dialect in wanted if dialect not in broken)
-        failed = {
-            case: played[dialect].of(case)
-            for dialect in played
-            if tried[dialect].is_broken
-            for case in played[dialect].found
-        }
+        controls = await _try_controls(judge, dialects, control)
+        broken = controls.broken
+        judge.dialects = tuple(dialect for dialect in dialects if dialect not in broken)
         planned = plan(broken)
-        is_invalid = not (judge.dialects or failed or planned.cases)
-        nothing = f"{options.shown} {invalid(why_each(broken))}"
-        if is_invalid and not played:
-            raise NotReady(nothing)
-
-        def unplayed(case: RoomCase) -> CaseResult | None:
-            its = played.get(case.dialect)
-            if its is None or not (is_invalid or tried[case.dialect].is_broken):
-                return left_out(case, broken)
-            evidence = record(its.play.exchanges) if case.is_control else ()
-            control_fails = f"its control fails: {broken[case.dialect]}"
-            return failed.get(case) or unclear(case, control_fails, evidence)
-
+        is_invalid = not (judge.dialects or controls.failed or planned.cases)
         if is_invalid:
+            nothing = f"{options.shown} {invalid(why_each(broken))}"
+            if not controls.has_purchase:
+                raise NotReady(nothing)
             planned = Plan(lines=(nothing,))
-        every = dict.fromkeys([*failed, *cases])
-        results = {case: unplayed(case) for case in every if case not in {*planned.cases}}
-        left = {case: result for case, result in results.items() if result is not None}
-        silent = {case.dialect for case in every if case in results and case not in left}
+        to_play = {*planned.cases}
+        known = dict.fromkeys([*controls.failed, *cases])
+        results = {
+            case: controls.result(case, is_invalid=is_invalid) or left_out(case, broken)
+            for case in known
+            if case not in to_play
+        }
+        unplayed = {case: result for case, result in results.items() if result is not None}
+        silent = {case.dialect for case, result in results.items() if result is None}
         unspoken = {str(each): why for each, why in broken.items() if each in silent}
         yield Judging(
             judge=judge,
-            cases=[case for case in every if case in left or case not in results],
+            cases=[case for case in known if case in unplayed or case in to_play],
             rerun=options.rerun,
-            left_out=left.__getitem__,
+            left_out=unplayed.__getitem__,
             done=lambda: f"{counted(judge.plays, 'play')}, {counted(judge.starts, 'start')}",
             plan=replace(planned, unspoken=unspoken),
         )

@@ -72,7 +72,7 @@ class RoomKind:
 
     @property
     def lacks(self) -> str:
-        """What the world of a subject started by its user lacks for this kind; empty if nothing."""
+        """What this kind of room needs and a running subject's world lacks; empty if nothing."""
         return ""
 
 

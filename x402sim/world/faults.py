@@ -510,13 +510,17 @@ class Faults:
         request = path.encode() + b"?" + query + b"\n" + body
         named = ((name.lower(), value) for name, value in headers)
         paid = (b"%b: %b\n" % each for each in named if each[0] in PROOFS)
-        sent = b"".join(paid) + request
+        texts: list[bytes] = []  # made for the first fault that looks for a text, not for each
         for each in self._active:
             fault = each.fault
-            is_for_caller = value_of(fault, "caller") in (caller, "all")
-            is_addressed = is_for_caller and fault.victim == victim and ends_with(path, fault)
-            if not is_addressed or (fault.contains and not _contains(sent, fault.contains)):
+            if fault.victim != victim or not ends_with(path, fault):
                 continue
+            if value_of(fault, "caller") not in (caller, "all"):
+                continue
+            if each.sought:
+                texts = texts or _texts(b"".join(paid) + request)
+                if not any(each.sought in text for text in texts):
+                    continue
             if fault.when is not UNSET:
                 now_s = self._now()
                 self._end_past_periods(each, now_s)
@@ -556,6 +560,7 @@ class _ActiveFault:
 
     def __init__(self, fault: Fault, periods: Iterator[Period] | None) -> None:
         self.fault, self._periods = fault, periods
+        self.sought = fault.contains.encode().lower()
         self.matched = self.strikes = self.strikes_before = 0
         self.from_s, self.until_s = -math.inf, math.inf
         if periods is not None:
@@ -573,19 +578,17 @@ _HEADER = re.compile(
 )
 
 
-def _contains(request: bytes, wanted: str) -> bool:
-    """Return whether a text is in a request, or in the decoded payment header, ignoring case.
+def _texts(request: bytes) -> list[bytes]:
+    """Return a request and the decoded payment header in the request, both in small letters.
 
     Services choose the encoding of the header they pass on, and the case of addresses.
     """
-    sought = wanted.encode().lower()
-    if sought in request.lower():
-        return True
     found = _HEADER.search(request)
     try:
-        return found is not None and sought in json_of_header(found[1].decode()).lower()
+        header = [json_of_header(found[1].decode()).lower()] if found else []
     except (BadMessage, UnicodeDecodeError):
-        return False  # no payment header that anybody could read
+        header = []  # no payment header that anybody could read
+    return [request.lower(), *header]
 
 
 def ends_with(path: str, fault: Fault) -> bool:

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Scope
 
 from x402sim.clock import Clock
 from x402sim.durations import Duration
-from x402sim.events import AnswerReceived, ExchangeEvent, NoAnswer, Part, RequestSent, clipped
+from x402sim.events import AnswerReceived, NoAnswer, Part, RequestSent, clipped
 from x402sim.http.exchange import (
     Headers,
     OverClient,
@@ -36,7 +36,7 @@ from x402sim.journal import Journal
 from x402sim.protocol.header import read_versioned
 from x402sim.protocol.messages import BadMessage, decoded
 from x402sim.protocol.offers import PAYMENT_ID
-from x402sim.protocol.permit2_payments import Permit2Payment, authorization_of
+from x402sim.protocol.permit2_payments import Permit2Payment, message_of
 from x402sim.protocol.x402 import PAYMENT_HEADERS, json_in, read_payment
 from x402sim.rng import Stream
 from x402sim.tasks import InFlight
@@ -62,7 +62,7 @@ class Asgi(Transport):
         loop = asyncio.get_running_loop()
         exchange = _Exchange(request, asyncio.Future(loop=loop), self._tasks)
         name, work = f"{request.method} {request.url.path}"[:200], exchange.served_by(self._app)
-        exchange.task = loop.create_task(work, name=name)
+        exchange.task = asyncio.Task(work, loop=loop, name=name)
         self._tasks.add(exchange.task)
         return await exchange.answered
 
@@ -212,7 +212,8 @@ class Link(Transport):
     async def send(self, request: Request) -> Response:
         """Deliver a request and return its answer; raises `httpx.TransportError`."""
         exchange = request.extensions["exchange"] = next(self._exchanges)
-        self._record(request_event(self._caller, self._to, request, exchange))
+        record, now_ms = self._journal.record, self._clock.now_ms
+        record(now_ms(), request_event(self._caller, self._to, request, exchange))
         for watch in self._watches:
             watch(self._to, request)
         timeout_s = request.extensions.get("timeout", {}).get("read")
@@ -220,7 +221,7 @@ class Link(Transport):
         try:
             crossing = self._cross(request, exchange)
             response = await (crossing if timeout_s is None else within(timeout_s, crossing))
-            self._record(answer_event(self._caller, self._to, response, exchange))
+            record(now_ms(), answer_event(self._caller, self._to, response, exchange))
             why_not = None
             return response
         except TimeoutError as error:
@@ -231,28 +232,22 @@ class Link(Transport):
             raise
         finally:
             if why_not is not None:
-                self._record(
-                    NoAnswer(actor=self._caller, exchange=exchange, to=self._to, reason=why_not)
-                )
+                lost = NoAnswer(actor=self._caller, exchange=exchange, to=self._to, reason=why_not)
+                record(now_ms(), lost)
 
     async def _cross(self, request: Request, exchange: int) -> Response:
-        await self._travel(exchange)
+        if seconds := self._latency(self._stream):
+            await self._clock.sleep(seconds)
+        await self._turn(exchange)
         try:
             response = await self._inner.send(request)
         except httpx.TransportError:
             await self._turn(exchange)
             raise
-        await self._travel(exchange)
-        return response
-
-    async def _travel(self, exchange: int) -> None:
-        seconds = self._latency(self._stream)
-        if seconds:
-            await self._clock.sleep_until(self._clock.now() + seconds)
+        if seconds := self._latency(self._stream):
+            await self._clock.sleep(seconds)
         await self._turn(exchange)
-
-    def _record(self, event: ExchangeEvent) -> None:
-        self._journal.record(self._clock.now_ms(), event)
+        return response
 
     async def aclose(self) -> None:
         """Close the inner transport."""
@@ -311,12 +306,14 @@ class _Body(msgspec.Struct, frozen=True, rename="camel"):
 
 _EMPTY = _Body()
 """Of a message that is no JSON object."""
+_NONE: Mapping[str, str] = {}
 _ACTION = re.compile(rb"(?:^|&)action=([^&]+)")
 
 
 def _recorded(headers: Headers) -> Mapping[str, str]:
-    found = [pair for pair in headers if pair[0] in PROOFS]
-    return httpx.Headers(found) if found else {}
+    if PROOFS.isdisjoint(dict(headers)):
+        return _NONE
+    return httpx.Headers([pair for pair in headers if pair[0] in PROOFS])
 
 
 def _path(request: Request, to: str) -> str:
@@ -356,7 +353,7 @@ def _nonce_of_permit2(header: str) -> str | None:
     payment: Permit2Payment | None = json_in(header, Permit2Payment)
     with suppress(BadMessage):
         if payment is not None:
-            auth, _ = authorization_of(payment.payload, payment.accepted.scheme)
+            auth, _ = message_of(payment)
             return auth.nonce.to_bytes(32).hex()
     return None
 

@@ -26,8 +26,8 @@ T = TypeVar("T")
 Found = list[tuple[selectors.SelectorKey, int]]
 GRACE_S = 1.0
 """The most real seconds for bytes between two sockets of the loop."""
-MOST_CANCELLED = 100
-"""How many cancelled timers may wait, if fewer than half of all."""
+FEW_TIMERS = 200
+"""As many timers may wait before the loop looks for cancelled ones."""
 MAX_STEPS = 2_000_000
 """The most steps of a loop within `MOMENT_S`; a payment takes about 10."""
 MOMENT_S = 0.001
@@ -70,26 +70,13 @@ class _Call:
 class _Timer(_Call):
     """A call at a time; can be cancelled until made."""
 
-    __slots__ = ("_when_s", "on_cancel")
+    __slots__ = ("_when_s",)
 
     def __init__(
-        self,
-        callback: Callable[..., Any],
-        args: tuple[Any, ...],
-        context: Context,
-        when_s: float,
-        on_cancel: Callable[[], None],
+        self, callback: Callable[..., Any], args: tuple[Any, ...], context: Context, when_s: float
     ) -> None:
         self.callback, self.args, self.context = callback, args, context
         self._when_s = when_s
-        self.on_cancel: Callable[[], None] | None = on_cancel
-        """Called on a cancellation before the time."""
-
-    def cancel(self) -> None:
-        """Do not make the call."""
-        is_awaited, self.callback, self.args = self.callback is not None, None, ()
-        if is_awaited and self.on_cancel is not None:
-            self.on_cancel()
 
     def when(self) -> float:
         """Return its time."""
@@ -147,8 +134,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._in_threads = 0
         self._order = itertools.count()
         self._timers: list[tuple[float, int, _Timer]] = []
-        self._cancelled = 0
-        """How many of the timers are cancelled."""
+        self._most_timers = FEW_TIMERS
+        """With more timers, the loop looks for cancelled ones."""
         self._turns: list[tuple[int, int, asyncio.Future[None]]] = []
         self._is_interrupted = False
         """Whether asyncio has something to do: the loop is to stop, or a thread has called."""
@@ -219,9 +206,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> _Timer:
         """Set a timer; timers of the same time fire in the order of their setting."""
-        context = copy_context() if context is None else context
-        timer = _Timer(callback, args, context, when, self._drop_cancelled)
-        heapq.heappush(self._timers, (when, next(self._order), timer))
+        timers = self._timers
+        if len(timers) > self._most_timers:
+            self._drop_cancelled()
+        timer = _Timer(callback, args, copy_context() if context is None else context, when)
+        heapq.heappush(timers, (when, next(self._order), timer))
         return timer
 
     def stop(self) -> None:
@@ -290,7 +279,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         timers, found = self._timers, []
         while timers and timers[0][2].callback is None:
             heapq.heappop(timers)
-            self._cancelled -= 1
         # what is due now runs before a turn is given, and before time passes
         is_idle = is_idle and not (timers and timers[0][0] <= self.now_s)
         if self._in_threads or self._watched.has_sockets:  # else no I/O can come: save the call
@@ -308,21 +296,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         soon_s = self.now_s + _SOON_S
         while timers and timers[0][0] < soon_s:
             timer = heapq.heappop(timers)[2]
-            if timer.callback is None:
-                self._cancelled -= 1
-            else:
-                timer.on_cancel = None
+            if timer.callback is not None:
                 self._calls.append(timer)
         return found
 
     def _drop_cancelled(self) -> None:
-        """Count a cancelled timer; drop all cancelled timers if many."""
-        self._cancelled += 1
+        """Drop the cancelled timers; the next time, once there are twice as many as now."""
         timers = self._timers
-        if self._cancelled > max(MOST_CANCELLED, len(timers) // 2):
-            timers[:] = [each for each in timers if each[2].callback is not None]
-            heapq.heapify(timers)
-            self._cancelled = 0
+        timers[:] = [each for each in timers if each[2].callback is not None]
+        heapq.heapify(timers)
+        self._most_timers = max(FEW_TIMERS, 2 * len(timers))
 
     def _jump(self) -> None:
         """Jump to the next timer; raises `Deadlock` if there is none."""

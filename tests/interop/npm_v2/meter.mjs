@@ -13,6 +13,11 @@ const reads = told.rpc ? { rpcUrl: told.rpc } : undefined;
 const payer = new x402Client()
   .register(told.network, new UptoEvmScheme(account, reads))
   .register(told.network, new ExactEvmScheme(account, reads));
+// Permit2 is preferred where a shop sells by both.
+payer.registerPolicy((_, offers) => [
+  ...offers.filter((each) => each.extra?.assetTransferMethod),
+  ...offers.filter((each) => !each.extra?.assetTransferMethod),
+]);
 const pays = wrapFetchWithPayment(fetch, payer);
 const read = (text) => (text ? JSON.parse(Buffer.from(text, "base64").toString()) : null);
 const found = [];

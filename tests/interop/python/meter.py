@@ -20,8 +20,14 @@ from x402.mechanisms.evm.upto import UptoEvmScheme
 told = json.load(sys.stdin)
 
 
+def by_permit2(version: int, offers: list[Any]) -> list[Any]:
+    """Prefer Permit2 where a shop sells by both."""
+    return sorted(offers, key=lambda each: "assetTransferMethod" not in (each.extra or {}))
+
+
 async def main() -> list[dict[str, Any]]:
     client, signer = x402Client(), Account.from_key(told["key"])
+    client.register_policy(by_permit2)
     if "rpc" in told:
         signer = EthAccountSignerWithRPC(signer, told["rpc"])
     client.register(told["network"], UptoEvmScheme(signer))

@@ -17,6 +17,10 @@ class NodeGone(ChainUnavailable):
     """The node does not answer, or not in JSON-RPC; it may have received the request."""
 
 
+class BadStatus(NodeGone):
+    """The node answers an HTTP status other than 200."""
+
+
 class AnyNode(ABC):
     """A JSON-RPC node; its answers are plain JSON.
 
@@ -26,13 +30,26 @@ class AnyNode(ABC):
     name: str
     """The node's name in errors."""
 
-    @abstractmethod
     async def ask(self, method: str, *parameters: Any) -> Any:
         """Return a method's result; raises `NodeGone`, `Reverted` and `ChainError`."""
+        [answer] = await self.ask_each((method, *parameters))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     @abstractmethod
+    async def ask_each(self, *calls: RpcCall) -> list[Any]:
+        """Return the result of each of several methods, all of the same node, or what `ask` would
+        raise.
+        """
+
     async def ask_all(self, *calls: RpcCall) -> list[Any]:
         """Return the results of several methods, all of the same node; raises as `ask`."""
+        answers = await self.ask_each(*calls)
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
 
     @abstractmethod
     async def forward(self, body: bytes) -> bytes:
@@ -64,6 +81,14 @@ def result_of(answer: Any) -> Any:
     if error is not None:
         raise _refusal(error if isinstance(error, dict) else {"message": str(error)})
     return answer.get("result")
+
+
+def outcome_of(answer: Any) -> Any:
+    """Return the result in a JSON-RPC answer, or what `result_of` raises."""
+    try:
+        return result_of(answer)
+    except (ChainError, Reverted) as refused:
+        return refused
 
 
 def _refusal(error: Json) -> Exception:

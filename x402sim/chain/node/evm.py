@@ -12,7 +12,7 @@ from web3 import HTTPProvider
 from web3.types import RPCEndpoint
 
 from x402sim.chain.base import ChainError
-from x402sim.chain.node.any_node import AnyNode, NodeGone, RpcCall, result_of
+from x402sim.chain.node.any_node import AnyNode, NodeGone, RpcCall, outcome_of, result_of
 from x402sim.protocol.rpc_values import shown
 
 T = TypeVar("T")
@@ -42,17 +42,21 @@ class JsonRpcNode(AnyNode):
         """Return a method's result; raises `NodeGone`, `Reverted` and `ChainError`."""
         return await self._in_thread(self.ask_now, method, *parameters)
 
-    async def ask_all(self, *calls: RpcCall) -> list[Any]:
-        """Return the results of several methods, sent in one batch; raises as `ask`.
+    async def ask_each(self, *calls: RpcCall) -> list[Any]:
+        """Return the result of each of several methods, sent in one batch, or what `ask` would
+        raise.
 
         Behind a load balancer, a single node answers the whole batch.
         """
         batch = [(RPCEndpoint(method), parameters) for method, *parameters in calls]
         send = partial(self._provider.make_batch_request, batch)
-        answers = await self._in_thread(self._send, "a batch", send)
+        try:
+            answers = await self._in_thread(self._send, "a batch", send)
+        except NodeGone as gone:
+            return [gone] * len(calls)
         if not isinstance(answers, list):
-            raise ChainError(f"{self.name} answered a batch with {shown(answers)}")
-        return [result_of(answer) for answer in answers]
+            return [ChainError(f"{self.name} answered a batch with {shown(answers)}")] * len(calls)
+        return [outcome_of(answer) for answer in answers]
 
     async def forward(self, body: bytes) -> bytes:
         """Return the node's answer to a JSON-RPC request unchanged; raises `NodeGone`."""

@@ -33,13 +33,14 @@ from x402sim.chain.base import (
 )
 from x402sim.chain.ledger import gas
 from x402sim.chain.node import objects
-from x402sim.chain.node.any_node import AnyNode, NodeGone, RpcCall, result_of
+from x402sim.chain.node.any_node import AnyNode, BadStatus, NodeGone, RpcCall, outcome_of
 from x402sim.clock import Clock
 from x402sim.http.exchange import Headers, Request, Transport, Url, within
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, Hash, checksum, keccak256, parse_address, to_hex
+from x402sim.protocol.crypto import Address, Hash, PrivateKey, checksum, keccak256, to_hex
 from x402sim.protocol.messages import BadMessage, decode, encode
 from x402sim.protocol.networks import Network
+from x402sim.protocol.raw_transaction import signed_legacy
 from x402sim.protocol.rpc_values import Json, quantity, read_bytes, read_hash, read_quantity, shown
 
 GAS_HEADROOM = 1.25
@@ -48,6 +49,8 @@ node advises is not raised: it may be our own last bid, and would grow forever."
 REPLACED_AFTER = 3
 """How often in a row a node must report a transaction as replaced, as it may lag behind."""
 NONCE_TRIES = 3
+MOST_CALLS = 50
+"""The most calls of a batch, and transactions sent together: public nodes refuse larger batches."""
 _NONCE_USED = re.compile("nonce too low|invalid nonce|invalid sequence|underpriced")
 _KNOWN = re.compile("already known|already imported|known transaction|already in mempool")
 
@@ -67,10 +70,16 @@ class _Sent:
     """How often in a row the node has reported it as replaced."""
 
 
-def _account(key: bytes) -> Address:
-    from eth_account import Account  # half a second, and who only looks on signs nothing
+@dataclass(slots=True, eq=False)
+class _Order:
+    """A transaction that shall be sent."""
 
-    return parse_address(Account.from_key(key).address)
+    sender: Address
+    to: Address | None
+    data: bytes
+    value: int
+    gas_limit: int
+    done: asyncio.Future[Hash]
 
 
 class Sender:
@@ -85,72 +94,143 @@ class Sender:
         self, node: AnyNode, chain_id: int, keys: Iterable[bytes], *, may_lag: bool = True
     ) -> None:
         self._node, self._chain_id, self._may_lag = node, chain_id, may_lag
-        self.keys = {_account(key): key for key in keys}
-        self._turn = asyncio.Lock()
-        """Held from taking a nonce until its transaction is sent."""
+        self.keys = {key.address: key for key in map(PrivateKey, keys)}
+        self._orders: list[_Order] = []
+        """What waits for a nonce."""
+        self._sending: asyncio.Task[None] | None = None
+        """The only task that takes nonces, while there are orders. The end of a caller does not
+        cancel the task: the hash of every sent transaction gets into `sent`."""
         self._nonces: dict[Address, int] = {}
         self.sent: dict[Hash, _Sent] = {}
         """The transactions that are not known to be mined."""
 
-    async def send(self, sender: Address, request: Json) -> Hash:
+    async def send(
+        self,
+        sender: Address,
+        to: Address | None,
+        data: bytes,
+        *,
+        value: int = 0,
+        gas_limit: int = GAS_LIMIT,
+    ) -> Hash:
         """Sign a transaction and send it to the node; return its hash.
 
+        Calls during another send wait for its end; then all are sent together, with consecutive
+        nonces.
         Raises `ChainError` without a key for the account, or if the node rejects it.
         """
         if sender not in self.keys:
             raise ChainError(f"no key for {checksum(sender)}, so it cannot send")
-        from eth_account import Account
+        done: asyncio.Future[Hash] = asyncio.get_running_loop().create_future()
+        self._orders.append(_Order(sender, to, data, value, gas_limit, done))
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send_orders())
+        return await done
 
-        async with self._turn:
-            advised = await self._node.read(read_quantity, "eth_gasPrice")
-            newest = await self._node.read(objects.block, "eth_getBlockByNumber", "latest", False)
-            price = max(advised, int(newest.base_fee_wei * GAS_HEADROOM))
-            for _ in range(NONCE_TRIES):
-                nonce = await self._next_nonce(sender)
-                place = {"chainId": self._chain_id, "nonce": nonce, "gasPrice": price}
-                signed = Account.sign_transaction({**request, **place}, self.keys[sender])
-                tx_hash, raw = Hash(bytes(signed.hash)), to_hex(signed.raw_transaction)
-                accepted = await self._submit(raw)
-                self._nonces[sender] = nonce + 1
-                if accepted:
-                    self.sent[tx_hash] = _Sent(sender, nonce, raw)
-                    return tx_hash
-        raise ChainError(f"{NONCE_TRIES} nonces of {checksum(sender)} in a row are used")
+    async def _send_orders(self) -> None:
+        """Send all orders, those of one account together; each gets its hash, or the error."""
+        while self._orders:
+            sender = self._orders[0].sender
+            group = [order for order in self._orders if order.sender == sender][:MOST_CALLS]
+            self._orders = [order for order in self._orders if order not in group]
+            try:
+                await self._send_group(sender, group)
+            except Exception as error:  # noqa: BLE001 - the callers raise it
+                for order in group:
+                    _fail(order, error)
+            finally:
+                for order in group:
+                    order.done.cancel()  # nothing is left to do, unless the task was cancelled
 
-    async def _next_nonce(self, sender: Address) -> int:
-        """Return an account's next nonce.
+    async def _send_group(self, sender: Address, group: list[_Order]) -> None:
+        advised, head, counted = await self._node.ask_all(
+            ("eth_gasPrice",),
+            ("eth_getBlockByNumber", "latest", False),
+            ("eth_getTransactionCount", to_hex(sender), "pending"),
+        )
+        advised_wei = self._node.parse(read_quantity, "eth_gasPrice", advised)
+        newest = self._node.parse(objects.block, "eth_getBlockByNumber", head)
+        price_wei = max(advised_wei, int(newest.base_fee_wei * GAS_HEADROOM))
+        known = self._node.parse(read_quantity, "eth_getTransactionCount", counted)
+        for _ in range(NONCE_TRIES):
+            nonce = await self._next_nonce(sender, known)
+            group = [order for order in group if not order.done.done()]  # else sent, or given up
+            if not group:
+                return
+            raws = [
+                signed_legacy(
+                    self.keys[sender],
+                    self._chain_id,
+                    nonce=nonce + place,
+                    price_wei=price_wei,
+                    gas_limit=order.gas_limit,
+                    to=order.to,
+                    value=order.value,
+                    data=order.data,
+                )
+                for place, order in enumerate(group)
+            ]
+            if await self._submitted(sender, nonce, group, raws):
+                return
+            known = await self._count(sender, "pending")
+        who = checksum(sender)
+        for order in group:
+            _fail(order, ChainError(f"{NONCE_TRIES} nonces of {who} in a row are used"))
+
+    async def _submitted(
+        self, sender: Address, nonce: int, group: list[_Order], raws: list[bytes]
+    ) -> bool:
+        """Send signed transactions with consecutive nonces; False if the nonce of any is used.
+
+        A node mines no accepted transaction before the earlier nonces. So a refused transaction
+        with accepted ones behind counts as sent, and `resend_if_dropped` sends the same again.
+        """
+        accepted = await self._submit(*map(to_hex, raws))
+        last = max((place for place, each in enumerate(accepted) if each is True), default=-1)
+        places = [place for place, each in enumerate(accepted) if not isinstance(each, Exception)]
+        if places:
+            self._nonces[sender] = nonce + places[-1] + 1
+        for place, (order, raw, outcome) in enumerate(zip(group, raws, accepted, strict=True)):
+            if outcome is True or (isinstance(outcome, Exception) and place < last):
+                tx_hash = Hash(keccak256(raw))
+                self.sent[tx_hash] = _Sent(sender, nonce + place, to_hex(raw))
+                if not order.done.done():
+                    order.done.set_result(tx_hash)
+            elif isinstance(outcome, Exception):
+                _fail(order, outcome)
+        return False not in accepted
+
+    async def _next_nonce(self, sender: Address, known: int) -> int:
+        """Return an account's next nonce, given how many the node counts.
 
         Our transactions that the node has dropped are sent again first, to leave no gap in the
         nonces.
         """
-        known = await self._count(sender, "pending")
         missing = [s for s in self.sent.values() if s.sender == sender and s.nonce >= known]
-        for sent in missing:
-            with suppress(ChainError):
-                await self._submit(sent.raw)
+        if missing:
+            await self._submit(*(sent.raw for sent in missing))
         if not self._may_lag:
             return await self._count(sender, "pending") if missing else known
         return max(known, self._nonces.get(sender, 0))
 
-    async def _submit(self, raw: str) -> bool:
-        """Send a signed transaction to the node; False if its nonce is used already.
+    async def _submit(self, *raws: str) -> list[bool | Exception]:
+        """Send signed transactions to the node; return of each True if accepted, False for a used
+        nonce, or the node's refusal.
 
         A send without an answer counts as accepted: it may have arrived, and if not,
-        `resend_if_dropped` repeats it. Raises `ChainError`.
+        `resend_if_dropped` repeats it.
         """
-        try:
-            await self._node.ask("eth_sendRawTransaction", raw)
-        except NodeGone:
-            return True
-        except ChainError as refused:
-            if _KNOWN.search(str(refused)):
-                return True
-            if _NONCE_USED.search(str(refused)):
-                return False
-            if await self._has(raw):
-                return True
-            raise
-        return True
+        answers = await self._node.ask_each(*(("eth_sendRawTransaction", raw) for raw in raws))
+        accepted: list[bool | Exception] = []
+        for raw, answer in zip(raws, answers, strict=True):
+            is_refused = isinstance(answer, Exception) and not isinstance(answer, NodeGone)
+            if is_refused and _NONCE_USED.search(str(answer)):
+                accepted.append(False)
+            elif is_refused and not _KNOWN.search(str(answer)) and not await self._has(raw):
+                accepted.append(answer)
+            else:
+                accepted.append(True)
+        return accepted
 
     async def _has(self, raw: str) -> bool:
         """Return whether the node knows a transaction that it has refused.
@@ -162,8 +242,8 @@ class Sender:
             return await self._node.ask("eth_getTransactionByHash", tx_hash) is not None
         return False
 
-    async def resend_if_dropped(self, tx_hash: Hash) -> None:
-        """Send an unmined transaction again, if the node has dropped it.
+    async def resend_if_dropped(self, tx_hash: Hash, *, is_known: bool) -> None:
+        """Send an unmined transaction again, if the node has dropped it, and it is not known there.
 
         Raises `Replaced` if it was replaced, and `ChainError`. `REPLACED_AFTER` answers in a row
         prove a replacement. A single answer does not: a load balancer may reach a node that lags.
@@ -171,14 +251,13 @@ class Sender:
         sent = self.sent.get(tx_hash)
         if sent is None:
             return
-        if await self._node.ask("eth_getTransactionByHash", to_hex(tx_hash)):
+        if is_known:
             sent.replaced_answers = 0
         elif await self._count(sent.sender, "latest") > sent.nonce:
             sent.replaced_answers += 1
         else:
             sent.replaced_answers = 0
-            with suppress(ChainError):
-                await self._submit(sent.raw)
+            await self._submit(sent.raw)
         if sent.replaced_answers >= REPLACED_AFTER:
             who = f"nonce {sent.nonce} of {checksum(sent.sender)}"
             raise Replaced(f"{to_hex(tx_hash)} was replaced by another transaction with {who}")
@@ -192,9 +271,15 @@ class Sender:
         return await self._node.read(read_quantity, "eth_getTransactionCount", *params)
 
 
+def _fail(order: _Order, error: Exception) -> None:
+    if not order.done.done():
+        order.done.set_exception(error)
+
+
 # --- the chain --------------------------------------------------------------------------
 
-POLL_S = 0.25
+FIRST_POLL_S, POLL_S = 0.002, 0.25
+"""The first wait between two looks for a receipt, and the longest."""
 REVERTED = "execution reverted"
 NOT_KNOWN = "the reason is not known"
 T = TypeVar("T")
@@ -204,13 +289,19 @@ class EvmChain:
     """The part of a `Chain` that is alike on every node."""
 
     def __init__(
-        self, node: AnyNode, network: Network, clock: Clock, keys: Iterable[bytes] = ()
+        self,
+        node: AnyNode,
+        network: Network,
+        clock: Clock,
+        keys: Iterable[bytes] = (),
+        *,
+        may_lag: bool = True,
     ) -> None:
         self.network = network
         self.chain_id, self.token = network.chain_id, network.asset
         self.node = node
         self._clock = clock
-        self._sender = Sender(node, network.chain_id, keys)
+        self._sender = Sender(node, network.chain_id, keys, may_lag=may_lag)
         self.watchers: list[Callable[[], Awaitable[None]]] = []
         """Functions to call after every operation."""
 
@@ -236,19 +327,25 @@ class EvmChain:
 
     async def receipt(self, tx_hash: Hash) -> TxReceipt | None:
         """Return the receipt of a mined transaction."""
+        return (await self._look(tx_hash))[0]
+
+    async def _look(self, tx_hash: Hash) -> tuple[TxReceipt | None, bool]:
+        """Return the receipt of a transaction, if mined, and whether the node has the
+        transaction.
+        """
         hash_hex = to_hex(tx_hash)
         found, tx = await self.node.ask_all(
             ("eth_getTransactionReceipt", hash_hex), ("eth_getTransactionByHash", hash_hex)
         )
         if found is None or tx is None:
-            return None
+            return None, not (found is None and tx is None)
         read = self.node.parse(objects.transaction, "eth_getTransactionByHash", tx)
         status = self.node.parse(
             lambda given: given.get("status"), "eth_getTransactionReceipt", found
         )
         reason = None if status == "0x1" else await self._revert_reason(read)
         into = partial(objects.receipt, call=read.call, revert_reason=reason)
-        return self.node.parse(into, "eth_getTransactionReceipt", found)
+        return self.node.parse(into, "eth_getTransactionReceipt", found), True
 
     async def _revert_reason(self, tx: Transaction) -> str:
         params = to_hex(tx.hash), {"tracer": "callTracer"}
@@ -312,8 +409,7 @@ class EvmChain:
         Raises `ChainError` without a key for the account, or if the node rejects it.
         """
         gas.require_fit(call.data)
-        params = {"to": checksum(call.to), "data": call.data, "value": call.value}
-        return await self._sender.send(call.sender, {**params, "gas": GAS_LIMIT})
+        return await self._sender.send(call.sender, call.to, call.data, value=call.value)
 
     async def send_signed(self, raw: bytes) -> Hash:
         """Put a signed transaction into the node's mempool; raises `ChainError`."""
@@ -328,8 +424,10 @@ class EvmChain:
         receipt = await self._find_receipt(tx_hash)
         try:
             async with asyncio.timeout(timeout_s):
+                pause_s = FIRST_POLL_S
                 while receipt is None:
-                    await self._pause()
+                    await self._pause(pause_s)
+                    pause_s = min(2 * pause_s, POLL_S)
                     receipt = await self._find_receipt(tx_hash)
         except TimeoutError:
             raise TimeoutError(f"{to_hex(tx_hash)} was not mined within {timeout_s} s") from None
@@ -343,18 +441,18 @@ class EvmChain:
         mined until another replaces it. Raises `Replaced`.
         """
         try:
-            receipt = await self.receipt(tx_hash)
+            receipt, is_known = await self._look(tx_hash)
             if receipt is None:
-                await self._sender.resend_if_dropped(tx_hash)
+                await self._sender.resend_if_dropped(tx_hash, is_known=is_known)
         except Replaced:
             raise
         except ChainError:
             return None
         return receipt
 
-    async def _pause(self) -> None:
-        """Wait until a receipt may be there; a chain in virtual time mines meanwhile."""
-        await self._clock.sleep(POLL_S)
+    async def _pause(self, pause_s: float) -> None:
+        """Wait until a receipt may be there, longer after each look: a test node mines at once."""
+        await self._clock.sleep(pause_s)
 
     # --- others ----------------------------------------------------------------------
 
@@ -407,22 +505,30 @@ class LinkedNode(AnyNode):
     def __init__(self, to: Transport, url: str) -> None:
         self.name, self._to, self._url = url, to, Url.of(httpx.URL(url))
 
-    async def ask(self, method: str, *parameters: Any) -> Any:
-        """Return a method's result; raises `NodeGone`, `Reverted` and `ChainError`."""
-        call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
-        body = await self.forward(encode(call))
-        try:
-            answer = decode(body, Any)
-        except BadMessage:
-            text = shown(body.decode("utf-8", "replace"))
-            raise NodeGone(f"{self.name} answered {method} with {text}") from None
-        return result_of(answer)
-
     async def ask_all(self, *calls: RpcCall) -> list[Any]:
         """Return the results of several methods, in a request each: behind the link is a single
         node.
         """
         return [await self.ask(*call) for call in calls]
+
+    async def ask_each(self, *calls: RpcCall) -> list[Any]:
+        """Return the result of each of several methods, in a request each, or what `ask` would
+        raise.
+        """
+        return [await self.answer(call) for call in calls]
+
+    async def answer(self, call: RpcCall) -> Any:
+        """Return the result of a method, asked alone, or what `ask` would raise."""
+        method, *parameters = call
+        asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
+        try:
+            body = await self.forward(encode(asked))
+            return outcome_of(decode(body, Any))
+        except BadMessage:
+            text = shown(body.decode("utf-8", "replace"))
+            return NodeGone(f"{self.name} answered {method} with {text}")
+        except NodeGone as gone:
+            return gone
 
     async def forward(self, body: bytes) -> bytes:
         """Return the node's answer to a JSON-RPC request unchanged; raises `NodeGone`."""
@@ -436,7 +542,7 @@ class LinkedNode(AnyNode):
         except httpx.TransportError as error:
             raise NodeGone(f"no answer from {self.name}: {error!r}") from None
         if response.status != 200:
-            raise NodeGone(f"no answer from {self.name}: it answered {response.status}")
+            raise BadStatus(f"no answer from {self.name}: it answered {response.status}")
         return response.content
 
     def close(self) -> None:
@@ -447,12 +553,11 @@ class LinkedChain(EvmChain):
     """The part of a `Chain` that a facilitator needs, with the facilitator's key, over a link."""
 
     def __init__(self, node: LinkedNode, network: Network, clock: Clock, key: bytes) -> None:
-        super().__init__(node, network, clock)
-        self._sender = Sender(node, network.chain_id, [key], may_lag=False)
+        super().__init__(node, network, clock, [key], may_lag=False)
 
     def has_sent(self, tx_hash: Hash) -> bool:
         """Return whether we sent a transaction that is not known to be mined."""
         return tx_hash in self._sender.sent
 
-    async def _pause(self) -> None:
+    async def _pause(self, pause_s: float) -> None:
         await self._clock.sleep(LINK_POLL_S)

@@ -88,7 +88,7 @@ class ExternalChain(EvmChain):
         code = contract.creation_code(self.network, owner)
         call = {"from": to_hex(owner), "input": to_hex(code)}
         needed = await self.node.read(read_quantity, "eth_estimateGas", call)
-        tx_hash = await self._sender.send(owner, {"data": code, "value": 0, "gas": needed})
+        tx_hash = await self._sender.send(owner, None, code, gas_limit=needed)
         if not (await self.wait(tx_hash, MINED_WITHIN_S)).succeeded:
             raise ChainError(f"the token could not be deployed: {to_hex(tx_hash)}")
         params = "eth_getTransactionReceipt", to_hex(tx_hash)

@@ -131,7 +131,7 @@ class LocalChain(EvmChain):
                 await self.controls.set_time()
             return await super().send_signed(raw)
 
-    async def _pause(self) -> None:
+    async def _pause(self, pause_s: float) -> None:
         """Wait for the next operation, or a short time, as clients may use the node directly."""
         with suppress(TimeoutError):
             async with asyncio.timeout(POLL_S):

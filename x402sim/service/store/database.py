@@ -153,7 +153,7 @@ class Database:
         if version != SCHEMA_VERSION:
             raise sqlite3.DatabaseError(
                 f"its tables are of version {version}, this x402sim reads version "
-                f"{SCHEMA_VERSION}: use a new file, or the x402sim that wrote this one"
+                f"{SCHEMA_VERSION}: use a new file, or the version of x402sim that wrote this file"
             )
         return True
 

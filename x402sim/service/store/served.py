@@ -12,7 +12,9 @@ import msgspec
 from x402sim.service.store.database import Database
 
 _IS_FREE = """answer IS NULL AND NOT EXISTS(SELECT 1 FROM payments
-    WHERE payments.payment_id = answers.payment_id AND status IN ('pending', 'settled'))"""
+    WHERE payments.payment_id = answers.payment_id AND status IN ('pending', 'settled'))
+    AND NOT EXISTS(SELECT 1 FROM usages
+    WHERE usages.payment_id = answers.payment_id AND state != 'failed')"""
 """Whether a reserved key is free: the payment was never claimed, or can never be paid."""
 
 

@@ -38,7 +38,7 @@ _OVERRIDES = {
     *("x-http-method-override", "x-http-method", "x-method-override"),
     *("x-original-url", "x-rewrite-url"),
 }
-"""Headers by which some servers answer another request than the one that was paid."""
+"""Headers that make some servers answer another request than the paid request."""
 _CONDITIONS = {"if-none-match", "if-modified-since", "if-range", "range"}
 """Headers that ask for less than the whole: whoever pays gets all."""
 _CACHES = {

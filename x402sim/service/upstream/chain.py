@@ -95,7 +95,7 @@ class NonceState(msgspec.Struct, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """The settlement of a message of `upto`: transaction, base units, block."""
+    """The settlement of a message of Permit2: transaction, base units, block."""
 
     tx_hash: str
     amount_base: int
@@ -154,7 +154,7 @@ class RpcClient:
     async def permit_state(
         self, auth: Permit2Authorization, since_block: int | None
     ) -> PermitState:
-        """Ask the chain about a message of `upto`, settled in no earlier block than `since_block`.
+        """Ask the chain about a message of Permit2, settled in no earlier block than `since_block`.
 
         Permit2's bitmap shows only the use of the nonce; the transaction's calldata names the
         message and the amount. None looks for no transaction.

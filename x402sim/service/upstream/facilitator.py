@@ -163,7 +163,7 @@ def read_answer(response: Response, url: Url, kind: type[Answer]) -> Answer:
 def _is_as_requested(
     moved: Moved, payment: PresentedPayment, requirements: PaymentRequirements
 ) -> bool:
-    """Tell whether the facilitator moved this amount from this payer to this payee.
+    """Tell whether the facilitator moved the requested amount from payer to payee.
 
     The facilitator must also name a transaction and the payer: a refund goes to that address.
     """

@@ -1,4 +1,4 @@
-"""The service's calls to a facilitator about payments in `upto`, in version 2 of the standard."""
+"""The service's calls to a facilitator about payments by Permit2, in version 2 of the standard."""
 
 from typing import Any
 
@@ -10,7 +10,13 @@ from x402sim.http.exchange import Request, Transport, Url
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import from_hex, parse_address
 from x402sim.protocol.messages import encode
-from x402sim.protocol.permit2_payments import FACILITATOR, UPTO, sponsorings
+from x402sim.protocol.permit2_payments import (
+    FACILITATOR,
+    METHOD,
+    PERMIT2_METHOD,
+    UPTO,
+    sponsorings,
+)
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable, send
 from x402sim.service.upstream.facilitator import asked, asked_to_settle, read_answer
 
@@ -18,7 +24,7 @@ _HEADERS = [(b"content-type", b"application/json")]
 
 
 class UptoFacilitator:
-    """One facilitator that settles `upto`: the URL, and the limits of answers."""
+    """One facilitator that settles by Permit2: the URL, and the limits of answers."""
 
     def __init__(self, to: Transport, url: str, *, verify: Limits, settle: Limits) -> None:
         self._to, self._verify, self._settle = to, verify, settle
@@ -26,16 +32,17 @@ class UptoFacilitator:
             Url.of(httpx.URL(f"{url.rstrip('/')}/{verb}"))
             for verb in ("verify", "settle", "supported")
         )
-        self._accounts = dict[str, str]()
+        self._extras = dict[tuple[str, str], dict[str, str]]()
         self.sponsorings: dict[str, Any] | None = None
-        """The facilitator's sponsorings as extensions of a 402, once `account` has asked."""
+        """The facilitator's sponsorings as extensions of a 402, once `extra_of` has asked."""
 
-    async def account(self, network: str) -> str:
-        """Return the account that settles `upto` on a network, as /supported has it.
+    async def extra_of(self, scheme: str, network: str) -> dict[str, str]:
+        """Return what `extra` of an offer has beside the domain: the transfer method, or in `upto`
+        the account that settles, as /supported has it.
 
-        The account is asked for once. Raises `Unavailable`, also without such an account.
+        /supported is asked once. Raises `Unavailable`, also for a scheme that is not listed.
         """
-        if (known := self._accounts.get(network)) is not None:
+        if (known := self._extras.get((scheme, network))) is not None:
             return known
         url = self._supported_url
         response = await send(
@@ -44,14 +51,18 @@ class UptoFacilitator:
         supported = read_answer(response, url, x402.Supported)
         self.sponsorings = sponsorings(supported.extensions)
         for kind in supported.kinds:
+            if (kind.scheme, kind.network) != (scheme, network):
+                continue
             account = (kind.extra or {}).get(FACILITATOR)
-            if (kind.scheme, kind.network) == (UPTO, network) and isinstance(account, str):
+            if scheme != UPTO:
+                return self._extras.setdefault((scheme, network), {METHOD: PERMIT2_METHOD})
+            if isinstance(account, str):
                 try:
                     parse_address(account)
                 except ValueError as wrong:
                     raise Unavailable(f"{FACILITATOR} of /supported: {wrong}") from wrong
-                return self._accounts.setdefault(network, account)
-        raise Unavailable(f"the facilitator settles no {UPTO} on {network}")
+                return self._extras.setdefault((scheme, network), {FACILITATOR: account})
+        raise Unavailable(f"the facilitator settles no {scheme} on {network}")
 
     async def verify(self, payment: bytes, wanted: x402.RequirementsV2) -> x402.Verified:
         """Ask whether the maximum of a payment can be settled; raises `Unavailable`."""

@@ -204,7 +204,7 @@ async def made_failing_accounts(world: RunningWorld) -> list[FailingAccount]:
 
 
 async def failing_accounts(world: RunningWorld) -> list[FailingAccount]:
-    """Make the accounts that fail in fixed ways, if they are not there yet.
+    """Make the accounts that fail in fixed ways, unless they exist.
 
     The keys are the same in every world. A token without a blacklist, as on anvil, has no such
     account; an existing node has none of these.
@@ -245,7 +245,7 @@ async def payments(
 ) -> list[Paid]:
     """List the settled payments, oldest first: ?path=/api/perp/quote those for this path only.
 
-    With ?times=1, any other number of them is an error (409), which names all of them.
+    With ?times=1, any other number is an error (409) that names all payments.
     """
     require_service(world, "/payments")
     found = [

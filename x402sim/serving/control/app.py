@@ -51,7 +51,7 @@ TABLE: tuple[tuple[str, str, Action, str], ...] = (
     ("GET", "/payments", actions.payments, "List the settled payments: ?path=/api/perp/quote&times=1 demands exactly one for the path."),
     ("GET", "/state", actions.state, "Show the state of the world: clock, chain, database and cache."),
     ("POST", "/faucet", actions.faucet, 'Mint tokens to an address: {"address": "0x…", "amount": "100.00"}.'),
-    ("POST", "/wallet", actions.wallet, 'Make a wallet that is a contract, if it is not there yet: {"owner": "0x…"}.'),
+    ("POST", "/wallet", actions.wallet, 'Make a contract wallet, unless the wallet exists: {"owner": "0x…"}.'),
     ("POST", "/clock/advance", actions.advance, 'Move the clock forward, then run what is due: {"seconds": 300}.'),
     ("POST", "/mine", actions.mine, 'Mine blocks: {"blocks": 1}. The first includes every waiting transaction.'),
     ("POST", "/mining", actions.set_mining, 'Mine each transaction immediately, or only on demand: {"automine": false}.'),

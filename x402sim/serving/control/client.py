@@ -11,7 +11,7 @@ from x402sim.clock import SkewedClock
 from x402sim.http.bounded import MIB
 from x402sim.journal import Journal
 from x402sim.protocol.messages import BadMessage, ErrorBody, decode, decoded
-from x402sim.serving.control.messages import Paid, Transfer, WorldInfo
+from x402sim.serving.control.messages import Base, Paid, Transfer, WorldInfo
 from x402sim.text.keys import keyless
 from x402sim.text.words import printable
 from x402sim.world.faults import Fault
@@ -24,7 +24,7 @@ JOURNAL_ANSWER_BYTES = 64 * MIB
 """Some 300,000 events."""
 
 
-class ControlError(RuntimeError):
+class ControlError(ConnectionError):
     """The control API did not answer, refused, or answered what cannot be read.
 
     `answer` is its answer; None if none came.
@@ -98,7 +98,7 @@ class ControlClient:
 
     async def balance(self, address: str) -> int:
         """Return the balance of an address, in base units."""
-        (held,) = await self.request("POST", "balances", {"accounts": [address]}, list[str])
+        (held,) = await self.request("POST", "balances", {"accounts": [address]}, tuple[Base])
         return int(held)
 
     async def journal(self, since: int = 0) -> Journal:

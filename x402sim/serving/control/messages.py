@@ -14,7 +14,7 @@ from x402sim.protocol.networks import ChainId, Decimals, Network
 
 Address = Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{40}$")]
 Url = Annotated[str, Meta(pattern="^https?://")]
-Base = Annotated[str, Meta(pattern="^[0-9]+$", description="Base units.")]
+Base = Annotated[str, Meta(pattern="^[0-9]{1,78}$", description="Base units.")]
 
 
 class TokenInfo(Wire, frozen=True):
@@ -30,9 +30,9 @@ class TokenInfo(Wire, frozen=True):
 class WorldInfo(Wire, frozen=True):
     """The description of a world: addresses, capabilities, time (epoch ms), number of events."""
 
-    pay_to: str
-    asset: str
-    token_owner: str
+    pay_to: Address
+    asset: Address
+    token_owner: Address
     chain: str
     network: str
     token: TokenInfo
@@ -43,7 +43,7 @@ class WorldInfo(Wire, frozen=True):
 
 
 def network_of(who: WorldInfo) -> Network:
-    """Return the network that a world is on; raises `ValueError` for a bad address."""
+    """Return the network that a world is on."""
     return Network(
         name=who.network,
         chain_id=who.token.chain_id,

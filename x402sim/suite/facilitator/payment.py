@@ -1,8 +1,8 @@
 """A request to a facilitator, its wrong variants, and the answer.
 
-A `Draft` is the request of verify and settle before it is sent. Every value of its JSON has one
-name in all dialects, by which it can be changed. An `Answer` is read as leniently as a shop may
-read it: success is any 2xx that claims success.
+A `Draft` is the request of verify and settle before it is sent. A case changes a value of the JSON
+by a name that is the same in all dialects. An `Answer` is read as leniently as a shop may read it:
+success is any 2xx that claims success.
 """
 
 import base64

@@ -126,7 +126,7 @@ async def _why_not(url: str) -> str:
         except httpx.HTTPError as error:
             return silent(error)
     if itself.status_code == 402:
-        why = f"it asks for a payment, so it is a service: {instead('service')} {url}"
+        why = f"this URL asks for a payment, so it is a service: {instead('service')} {url}"
         raise NotReady(f"{url}: {why}")
     answer = f"GET /supported is {seen[0].status_code}"
     if seen[0].status_code in STARTING:
@@ -147,7 +147,7 @@ async def add_overload(chain: Chain, controls: Controls) -> None:
 
 
 PAYERS = 400
-"""The number of payers on a ledger, each with a thousand tokens; an anvil funds them one by one."""
+"""The number of payers on a ledger, each with a thousand tokens; an anvil funds payers singly."""
 BALANCE_BASE = 1000 * 10**6
 HEARTBEAT_S = 1.0
 """Seconds between blocks, besides one block for each transaction."""
@@ -300,7 +300,7 @@ class FacilitatorRoom(rooms.Room):
         return wallet
 
     async def allow(self, payer: Address, base: int) -> None:
-        """Let a payer approve Permit2 for so many base units, unless that is so already."""
+        """Let a payer approve Permit2 for an amount in base units, unless already approved."""
         if self._allowed.get(payer, 0) == base:
             return
         await self.controls.set_native_balance(payer, PLENTY_WEI)

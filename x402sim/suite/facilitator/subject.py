@@ -75,6 +75,8 @@ class FacilitatorJudge(rooms.RoomJudge[FacilitatorRoom, Play]):
     """By play: transfers without a payment."""
     control_s: float = 0
     """Seconds of a good payment, verified and settled."""
+    payments_s: list[float] = field(default_factory=list)
+    """Seconds of a good payment after the first, in each dialect."""
 
     async def open(self, kind: ChainRoomKind, name: str) -> FacilitatorRoom:
         """Open a room; on an anvil, make a good payment first.
@@ -177,14 +179,14 @@ class FacilitatorOptions(OfJudge):
 
     subject: Facilitator
     start: tuple[str, ...] | None = flag(
-        "Command that starts it; the judge gives it PORT, RPC_URL and the relayer's PRIVATE_KEY, "
-        "as often as it needs one.",
+        "Command that starts a facilitator; the judge sets PORT, RPC_URL and the relayer's "
+        "PRIVATE_KEY for each facilitator that the judge needs.",
         metavar="COMMAND",
         read=command_like("node facilitator.js"),
     )
     rpc: int | None = flag(
-        "For a facilitator that runs already: its node's address, http://127.0.0.1:PORT. The judge "
-        "serves its chain there.",
+        "For a facilitator that runs already: the address of the facilitator's node, "
+        "http://127.0.0.1:PORT. The judge serves the chain there.",
         metavar="URL",
         read=port_for("its chain", "let the facilitator use it as its node"),
     )
@@ -212,12 +214,13 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> FacilitatorOptions:
         )
     if not url and not command:
         raise ValueError(
-            "give the command that starts it, as in `x402sim conformance facilitator --start "
-            '"node facilitator.js"`, or the URL of one that runs'
+            "give the command that starts the facilitator, as in `x402sim conformance facilitator "
+            '--start "node facilitator.js"`, or the URL of a running facilitator'
         )
     if command and chosen.get("rpc"):
         raise ValueError(
-            "--rpc is for one that runs already: one that the judge starts gets RPC_URL"
+            "--rpc is for a facilitator that runs already; if the judge starts the facilitator, "
+            "the judge sets RPC_URL"
         )
     values = given(FacilitatorOptions, flags)
     facilitator: Facilitator = AtUrl(url, chosen.get("wait", WAIT_S))
@@ -260,34 +263,6 @@ async def begin(
     wanted = [dialect for dialect in Dialect if dialect in (options.dialects or Dialect)]
     wanted = [dialect for dialect in wanted if any(case.dialect is dialect for case in cases)]
 
-    payments_s: list[float] = []
-
-    async def control(room: FacilitatorRoom, dialect: Dialect) -> ControlPlay:
-        play = await judge.begun(room, dialect, "supported")
-        supported = await play.get(dialect.supported_path)
-        if supported.status != 200:
-            return ControlPlay(why=f"GET {dialect.supported_path}: {supported.how}")
-        if dialect is Dialect.UPTO:
-            try:
-                await play.facilitator()
-            except Inconclusive as unlisted:
-                return ControlPlay(why=str(unlisted))
-        if judge.is_blind:
-            return ControlPlay()
-        mine = [case for case in all_cases() if case.is_control and case.dialect is dialect]
-        played = await judge.played(mine, room)  # the first payment is the slowest
-        if (wrong := played.wrong) is not None:
-            its = played.play
-            assert isinstance(its, Play)
-            says_so = any(answer.succeeded for answer in its.answers)
-            is_broken = says_so or bool((await its.money()).moved)
-            why = f"a good payment ({dialect}): {wrong.actual}"
-            return ControlPlay(why=why, played=played, is_broken=is_broken)
-        elapsed = stopwatch()
-        why = await judge.try_good_payment(room, [dialect] * MEASURED)
-        payments_s.append(elapsed() / MEASURED)
-        return ControlPlay(why=why or played.unclear, played=played)
-
     def left_out(case: RoomCase, broken: Mapping[Dialect, str]) -> CaseResult | None:
         is_asked = options.dialects is not None and case.dialect in options.dialects
         if options.is_blind and case.needs and (is_asked or case.dialect in judge.dialects):
@@ -301,15 +276,43 @@ async def begin(
         options,
         cases,
         wanted,
-        control=control,
+        control=lambda room, dialect: _control(judge, room, dialect),
         left_out=left_out,
-        plan=lambda broken: _plan(judge, options, cases, broken, fmean(payments_s or [0])),
+        plan=lambda broken: _plan(judge, options, cases, broken),
         invalid=lambda why: (
-            "settles no good payment, so nothing can be said of it. "
-            f"{why}. The guide, `Judge your facilitator`, says what it gets and what it answers"
+            "settles no good payment, so there is nothing to judge. "
+            f"{why}. The guide, `Judge your facilitator`, lists the requests and the wanted answers"
         ),
     ) as judging:
         yield judging
+
+
+async def _control(judge: FacilitatorJudge, room: FacilitatorRoom, dialect: Dialect) -> ControlPlay:
+    """Settle a good payment, and measure further payments; return why a payment fails."""
+    play = await judge.begun(room, dialect, "supported")
+    supported = await play.get(dialect.supported_path)
+    if supported.status != 200:
+        return ControlPlay(why=f"GET {dialect.supported_path}: {supported.how}")
+    if dialect is Dialect.UPTO:
+        try:
+            await play.facilitator()
+        except Inconclusive as unlisted:
+            return ControlPlay(why=str(unlisted))
+    if judge.is_blind:
+        return ControlPlay()
+    of_control = [case for case in all_cases() if case.is_control and case.dialect is dialect]
+    played = await judge.played(of_control, room)  # the first payment is the slowest
+    if (wrong := played.wrong) is not None:
+        payment = played.play
+        assert isinstance(payment, Play)
+        says_so = any(answer.succeeded for answer in payment.answers)
+        is_broken = says_so or bool((await payment.money()).moved)
+        why = f"a good payment ({dialect}): {wrong.actual}"
+        return ControlPlay(why=why, played=played, is_broken=is_broken)
+    elapsed = stopwatch()
+    why = await judge.try_good_payment(room, [dialect] * MEASURED)
+    judge.payments_s.append(elapsed() / MEASURED)
+    return ControlPlay(why=why or played.unclear, played=played)
 
 
 def _plan(
@@ -317,20 +320,20 @@ def _plan(
     options: FacilitatorOptions,
     cases: Sequence[RoomCase],
     broken: Mapping[Dialect, str],
-    payment_s: float,
 ) -> Plan:
-    mine = [case for case in cases if case.dialect in judge.dialects]
+    planned = [case for case in cases if case.dialect in judge.dialects]
     if options.is_blind:
-        mine = [case for case in mine if Need.OBSERVE_CHAIN not in case.needs]
-    plays = {case.played_as: case for case in mine}
+        planned = [case for case in planned if Need.OBSERVE_CHAIN not in case.needs]
+    plays = {case.played_as: case for case in planned}
     shared = sum(case.kind.is_shared for case in plays.values())
     waits_s = max((min(each.waits_s, judge.patience_s) for each in plays.values()), default=0)
+    payment_s = fmean(judge.payments_s or [0])
     busy_s = (
         len(plays) * _PAYMENTS * payment_s + min(_STARTS, 1 + len(plays) // BATCH) * judge.start_s
     )
     seconds = max(busy_s / judge.jobs, waits_s) + judge.start_s  # waiting plays begin first
     cores = os.cpu_count() or 1
-    ids = len({case.id for case in mine})
+    ids = len({case.id for case in planned})
     lines = [
         f"Plan: {counted(ids, 'id')} in {counted(len(plays), 'play')}, {shared} of "
         f"them {BATCH} to a room, {judge.jobs} at once on {cores} cores: about {seconds:.0f} s, "
@@ -344,14 +347,15 @@ def _plan(
     elif judge.subject.most_at_once:
         lines.append("One at a time: its port is fixed; {port} in the URL stands for any")
     lines += [f"Not judged: {dialect.about} ({dialect}): {why}" for dialect, why in broken.items()]
-    return Plan(cases=mine, lines=tuple(lines), seconds=seconds)
+    return Plan(cases=planned, lines=tuple(lines), seconds=seconds)
 
 
 FACILITATOR: Subject[FacilitatorOptions] = Subject(
     name="facilitator",
     words="[URL]",
-    words_help="Base URL of one that runs; with --start where it listens, {port} for its port.",
-    help="Judge a facilitator: does it verify and settle what it should, once, and nothing else?",
+    words_help="Base URL of a running facilitator; with --start the URL to listen at, with {port} "
+    "for the port.",
+    help="Judge a facilitator: does it verify and settle each good payment, once, and no other?",
     options=FacilitatorOptions,
     read=_read,
     cases=all_cases,

@@ -35,8 +35,8 @@ from x402sim.suite.kept import kept
 from x402sim.suite.money import NEWEST, transfers
 from x402sim.suite.payer.shop import (
     PAY_PATH,
-    PAYMENT_ID,
-    SESSION_ID,
+    PAYMENT_ID_HEADER,
+    SESSION_ID_HEADER,
     TOOL,
     Dialect,
     Lets,
@@ -697,7 +697,9 @@ class _Case:
                     self.played.signed.pop((signed.auth, None), None)
                 self.played.signed.setdefault((signed.auth, signed.domain), signed)
                 self.played.sent.append((request.at, signed.auth.nonce))
-        proof = next((n for n in (PAYMENT_ID, SESSION_ID) if n in request.headers), "")
+        proof = next(
+            (n for n in (PAYMENT_ID_HEADER, SESSION_ID_HEADER) if n in request.headers), ""
+        )
         asks = not found and not proof and request.path != PAY_PATH and request.method != "OPTIONS"
         self.played.is_without_proof |= asks and self.flow.is_ours and bool(self.shop.paid)
         if not is_allowed and (found or proof):
@@ -727,7 +729,7 @@ class _Case:
         """Keep an exchange for the report."""
         if len(self.played.exchanges) > 10 * MOST:
             return
-        shown = [n for n in (PAYMENT_ID, SESSION_ID) if n in request.headers]
+        shown = [n for n in (PAYMENT_ID_HEADER, SESSION_ID_HEADER) if n in request.headers]
         signed = "; ".join(each.summary(self.network.decimals) for each in found)
         sent = f", pays {signed}" if found else f", shows {shown[0]}" if shown else ""
         how = "" if reply.how is How.WHOLE else f" ({reply.how.value})"

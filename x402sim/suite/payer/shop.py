@@ -436,7 +436,7 @@ PROGRESS = (
 )
 """The beginning of a stream of events."""
 GOODS_PATH = "/report"
-PAYMENT_ID, SESSION_ID = "x-payment-id", "x-session-id"
+PAYMENT_ID_HEADER, SESSION_ID_HEADER = "x-payment-id", "x-session-id"
 OTHER_TOKEN = "0x1111111111111111111111111111111111111111"  # noqa: S105 - an address
 """A token that no task names."""
 
@@ -716,10 +716,10 @@ class Shop:
             return await self._pay_in_two_steps(found[0], receipt, payment_id)
         if request.path.startswith(RECORDS):
             return self._record(request.path.removeprefix(RECORDS))
-        shown = self.by_id.get(request.headers.get(PAYMENT_ID, ""))
+        shown = self.by_id.get(request.headers.get(PAYMENT_ID_HEADER, ""))
         if request.path == CREATE_PATH:
             return self._create(request, shown)
-        session = request.headers.get(SESSION_ID, "")
+        session = request.headers.get(SESSION_ID_HEADER, "")
         if session in self.sessions:
             price = int(self.right.amount)
             if self.sessions[session] < price:

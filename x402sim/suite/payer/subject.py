@@ -268,11 +268,12 @@ SECTIONS = {
     "extension": "Extensions of version 2",
 }
 ONE_THING = (
-    "it is about several things for one budget, and this payer buys the first of X402SIM_URLS only"
+    "the case buys several things from one budget, and this payer buys only the first of "
+    "X402SIM_URLS"
 )
 INVALID = (
-    "It buys nothing at an honest shop, so there is nothing to judge. {}. The guide, `Judge your "
-    "payer or agent`, says what it gets and what it is to print"
+    "The payer buys nothing at an honest shop, so there is nothing to judge. {}. The guide, `Judge "
+    "your payer or agent`, lists the variables that the judge sets, and the wanted output"
 )
 _STARTS = 1.3
 """The measured mean number of starts in a play that allows several."""
@@ -388,17 +389,8 @@ async def begin(
             is_invalid = broken.keys() == wanted
             means = options.dialects is not None or is_invalid  # else the flow may be unsupported
             failed = {flow for flow, each in broken.items() if each.pays or (each.tries and means)}
-            spoken = wanted - broken.keys()
-            mine = [
-                case
-                for case in cases
-                if case.dialect in (spoken | failed if case.is_control else spoken)
-            ]
-            needed = {case.gate for case in mine if case.gate}
-            gates = {each.gate: each for each in all_cases() if each.played_as in needed}
-            passed = await judge.passed([*gates.values()])
-            planned = [each for each in mine if is_open(each, passed)]
-            left = {
+            planned = await _planned(judge, cases, wanted - broken.keys(), failed)
+            unplayed = {
                 case: result
                 for case in cases
                 if case not in planned
@@ -406,16 +398,37 @@ async def begin(
             }
             yield Judging(
                 judge=judge,
-                cases=[case for case in cases if case in planned or case in left],
+                cases=[case for case in cases if case in planned or case in unplayed],
                 rerun=options.rerun,
-                left_out=left.__getitem__,
+                left_out=unplayed.__getitem__,
                 done=lambda: counted(judge.starts, "start"),
-                plan=_plan(judge, planned, broken, {case.dialect for case in left}),
+                plan=_plan(judge, planned, broken, {case.dialect for case in unplayed}),
             )
         except OtherWallet as other:
             raise NotReady(str(other)) from None
         except OSError as wrong:
             raise NotReady(f"{options.shown} cannot be started: {wrong.strerror}") from wrong
+
+
+async def _planned(
+    judge: PayerJudge,
+    cases: Sequence[PayerCase],
+    passed: Collection[Dialect],
+    failed: Collection[Dialect],
+) -> list[PayerCase]:
+    """Return the cases to play: of flows with a passed control, the cases whose gate passes, too.
+
+    Of flows with a failed control, only the control is played.
+    """
+    judged = [
+        case
+        for case in cases
+        if case.dialect in passed or (case.is_control and case.dialect in failed)
+    ]
+    needed = {case.gate for case in judged if case.gate}
+    gates = {case.gate: case for case in all_cases() if case.played_as in needed}
+    passed_gates = await judge.passed([*gates.values()])
+    return [case for case in judged if is_open(case, passed_gates)]
 
 
 def seconds_of(judge: PayerJudge, cases: Collection[PayerCase]) -> float:

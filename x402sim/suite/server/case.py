@@ -104,8 +104,10 @@ _IN_UPTO = {
     texts.DUPLICATE: texts.UPTO_ONCE,
 }
 """For sentences of `exact`: the sentence of `upto` with the same content."""
+_IN_PERMIT2 = {texts.MATCHES: texts.P2_AMOUNT}
 _IN: Mapping[str, Mapping[Sentence, Sentence | None]] = {
     Dialect.MCP: _IN_TOOLS,
+    Dialect.PERMIT2: _IN_PERMIT2,
     Dialect.UPTO: _IN_UPTO,
 }
 
@@ -282,8 +284,8 @@ async def times_made(play: Play, do: Callable[[], Awaitable[object]]) -> int | N
 def uncounted() -> Untold:
     """Return the exception for unknown runs of the paid handler."""
     return Untold(
-        "nothing shows how often its handler runs: put a counter into what it sells, or name a "
-        "path that counts (--counter)"
+        "nothing shows how often the handler runs: put a counter into the goods, or name a path "
+        "that counts (--counter)"
     )
 
 
@@ -468,8 +470,8 @@ def of_no_settlement(what: str) -> list[Demand]:
 
 
 ALIKE = (
-    "what it sells is the same for every payment, so that a stored answer looks like a new one: "
-    "put a counter into it, or name a path that counts (--counter)"
+    "the goods are the same for every payment, so a stored answer looks like a new answer: put a "
+    "counter into the goods, or name a path that counts (--counter)"
 )
 
 

@@ -18,6 +18,8 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.permit2 import permit2_digest
 from x402sim.protocol.permit2_payments import (
     FACILITATOR,
+    METHOD,
+    PERMIT2_METHOD,
     PROXIES,
     UPTO,
     Permit2Payload,
@@ -33,8 +35,8 @@ MOST_TIMEOUT_S = 3600
 
 
 class Dialect(StrEnum):
-    """A version of the standard over HTTP, the scheme `upto` of version 2, or MCP, whose tools are
-    sold by version 2.
+    """A version of the standard over HTTP, `exact` or `upto` by Permit2 of version 2, or MCP, whose
+    tools are sold by version 2.
 
     The value is the name on the command line and in results. A call and its result are read as a
     request and an answer of HTTP (`protocol.mcp`).
@@ -42,6 +44,7 @@ class Dialect(StrEnum):
 
     V1 = "v1"
     V2 = "v2"
+    PERMIT2 = "permit2"
     UPTO = "upto"
     MCP = "mcp"
 
@@ -54,6 +57,11 @@ class Dialect(StrEnum):
     def scheme(self) -> str:
         """The scheme of a payment."""
         return UPTO if self is Dialect.UPTO else x402.SCHEME
+
+    @property
+    def by_permit2(self) -> bool:
+        """Whether a payment is a message of Permit2."""
+        return self in (Dialect.PERMIT2, Dialect.UPTO)
 
     @property
     def amount(self) -> str:
@@ -108,9 +116,16 @@ def payables(dialect: Dialect, answer: Answer, network: Network) -> Iterator[dic
         amount = each.get(dialect.amount)
         is_amount = isinstance(amount, str) and amount.isascii() and amount.isdecimal()
         named = each.get("scheme") == dialect.scheme and each.get("network") == ours
-        can_pay = dialect is Dialect.UPTO or x402.unsupported_in(extra) is None
+        can_pay = _is_of(dialect, extra)
+        can_pay &= dialect.by_permit2 or x402.unsupported_in(extra) is None
         if named and is_ours and is_amount and can_pay:
             yield each
+
+
+def _is_of(dialect: Dialect, extra: Mapping[str, Any]) -> bool:
+    """Tell whether an offer of a dialect's scheme has the dialect's transfer method."""
+    is_permit2 = extra.get(METHOD) == PERMIT2_METHOD
+    return dialect is Dialect.UPTO or is_permit2 is (dialect is Dialect.PERMIT2)
 
 
 def payable(dialect: Dialect, answer: Answer, network: Network) -> dict[str, Any] | None:
@@ -122,7 +137,9 @@ def is_meant(dialect: Dialect, answer: Answer, network: Network) -> bool:
     """Tell whether an offer is for the case's payer, perhaps with mistakes."""
     ours = x402.network_name(dialect.version, network)
     for each in offers_in(dialect, answer):
-        if each.get("scheme") == dialect.scheme and each.get("network") == ours:
+        given = each.get("extra")
+        is_its = _is_of(dialect, given if isinstance(given, dict) else {})
+        if each.get("scheme") == dialect.scheme and each.get("network") == ours and is_its:
             try:
                 return parse_address(str(each.get("asset"))) == network.asset
             except ValueError:
@@ -244,13 +261,14 @@ def paying(
         auth=auth,
         domain=network.domain,
         body=body,
-        permit=_permit(offer) if dialect is Dialect.UPTO else {},
+        permit=_permit(dialect, offer) if dialect.by_permit2 else {},
     )
     return empty.signed()
 
 
-def _permit(offer: Mapping[str, Any]) -> dict[str, Any]:
-    return {"spender": PROXIES[UPTO], "facilitator": parse_address(offer["extra"][FACILITATOR])}
+def _permit(dialect: Dialect, offer: Mapping[str, Any]) -> dict[str, Any]:
+    settler = parse_address(offer["extra"][FACILITATOR]) if dialect is Dialect.UPTO else None
+    return {"spender": PROXIES[dialect.scheme], "facilitator": settler}
 
 
 def _with_id(extensions: Mapping[str, Any], nonce: bytes) -> dict[str, Any]:

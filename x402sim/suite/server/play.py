@@ -118,7 +118,7 @@ class Play(rooms.Play[ServerRoom, Answer]):
     def handled(self, option: str) -> Item:
         """Return the item of an option; raises `NotApplicable` without an item."""
         if option not in self.handlers:
-            raise NotApplicable(f"it needs a request whose handler is so: give one with --{option}")
+            raise NotApplicable(f"the case needs a {option} request: give one with --{option}")
         return self.handlers[option]
 
     def needs_restarts(self) -> None:
@@ -212,7 +212,7 @@ class Play(rooms.Play[ServerRoom, Answer]):
         if answer.status != 402 or not offers:
             raise Inconclusive(f"it offers nothing that can be paid: {answer.how}")
         required = required_in(self.dialect, answer) or {}
-        if self.dialect is Dialect.UPTO:
+        if self.dialect.by_permit2:
             for wallet in self.room.world.wallets:
                 await self.room.allow(wallet.address_bytes, ALLOWED_BASE)
         payments = [

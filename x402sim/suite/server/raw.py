@@ -1,6 +1,6 @@
 """Requests byte for byte: a path is sent as written, and no client library corrects the path.
 
-Each connection carries one request, so that no library repeats a request on its own.
+Each connection carries one request: no library repeats a request by itself.
 
 Through `behind_cache`, a request reaches a server through a shared cache of a world.
 """

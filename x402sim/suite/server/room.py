@@ -23,7 +23,8 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash, PrivateKey, checksum, from_hex, to_hex
 from x402sim.protocol.networks import Network
-from x402sim.protocol.permit2 import PERMIT2, UPTO_PROXY
+from x402sim.protocol.permit2 import PERMIT2
+from x402sim.protocol.permit2_payments import PROXIES
 from x402sim.rng import Rng
 from x402sim.serving.local import LocalServer, certificates
 from x402sim.suite import rooms, row
@@ -242,7 +243,8 @@ class ServerRoom(rooms.Room):
     async def _by_permit2(self, moved: Transfer) -> Transfer:
         """Return a transfer with the nonce of Permit2: no log has the nonce, only the calldata."""
         tx = await self.chain.transaction(Hash(from_hex(moved.tx_hash, 32)))
-        if tx is None or tx.call.to != UPTO_PROXY or not (used := abi.settled_nonce(tx.call.data)):
+        used = abi.settled_nonce(tx.call.data) if tx and tx.call.to in PROXIES.values() else None
+        if used is None:
             return moved
         return replace(moved, nonce=to_hex(used[1].to_bytes(32)))
 

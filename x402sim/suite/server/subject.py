@@ -4,7 +4,7 @@ The module has the control (a good payment that is served), the flags, the plan,
 """
 
 import json
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,7 +30,7 @@ from x402sim.suite.options import (
 )
 from x402sim.suite.rooms import ControlPlay, RoomResults, in_rooms
 from x402sim.suite.row import RoomCase, RoomKind, beginnings, cases_of, rows_of
-from x402sim.suite.server.double import Double
+from x402sim.suite.server.double import SETTLE, Double
 from x402sim.suite.server.payment import Dialect, is_meant, offers_in, payable, required_in
 from x402sim.suite.server.play import COUNTER, Item, Play
 from x402sim.suite.server.raw import Answer
@@ -80,6 +80,18 @@ class ServerJudge(rooms.RoomJudge[ServerRoom, Play]):
     """Whether the server is killed and started again; None lets the duration of a start decide."""
     shares: bool = False
     """Whether two servers with one folder share their stored data."""
+    meant: set[Dialect] = field(default_factory=set)
+    """The dialects whose offer is for the judge's payers."""
+    misoffered: set[Dialect] = field(default_factory=set)
+    """The dialects whose offer breaks a MUST."""
+
+    @property
+    def only_offers(self) -> set[Dialect]:
+        """The dialects whose offer is judged even without a purchase.
+
+        If no dialect has a purchase, only wrong offers are judged.
+        """
+        return self.meant if self.dialects else self.meant & self.misoffered
 
     @property
     def restarts(self) -> bool:
@@ -92,8 +104,8 @@ class ServerJudge(rooms.RoomJudge[ServerRoom, Play]):
         """Open a room, and start one server in it, or two; raises `NotReady` and `Lacking`."""
         if kind is REPLICAS and (not self.shares or self.subject.most_at_once is not None):
             raise Lacking(
-                "it needs two servers that share what they keep, each at a port that it "
-                "is given: say so with --shared-store"
+                "it needs two servers with one store, each at the port that the judge gives: "
+                "say so with --shared-store"
             )
         room = await opened(self.subject, kind, self.network, self.seed, name, self.port)
         self.doubles.append(room.double)
@@ -101,13 +113,13 @@ class ServerJudge(rooms.RoomJudge[ServerRoom, Play]):
 
     def notes(self) -> list[str]:
         """Return a line if each settlement of `upto` was the maximum, and no use is known."""
-        settled = [
-            (call.amount_base, call.most_base)
+        is_less = [
+            (call.amount_base or 0) < call.most_base
             for double in self.doubles
             for call in double.calls
-            if call.most_base is not None and double.is_settled(call.nonce)
+            if call.path == SETTLE and call.most_base and double.is_settled(call.nonce)
         ]
-        if self.metered or not settled or any(base != most for base, most in settled):
+        if self.metered or not is_less or any(is_less):
             return []
         return [
             "Each settlement of `upto` was the maximum, used or not: --metered 'AMOUNT ITEM' "
@@ -182,8 +194,8 @@ all_cases = partial(cases_of, "server", *SECTIONS)
 def item_in(text: str) -> Item:
     """Read an item for sale: a path or URL, perhaps with a method before and a JSON body after it.
 
-    The default method is GET, or POST with a body. A tool is MCP, the path or URL of its server or
-    `stdio`, its name, and its arguments: MCP /mcp forecast {"city": "Oslo"}. Raises `ValueError`.
+    The default method is GET, or POST with a body. A tool is MCP, the path or URL of the server or
+    `stdio`, the name, and the arguments: MCP /mcp forecast {"city": "Oslo"}. Raises `ValueError`.
     """
     words = text.strip().split(maxsplit=1)
     method = ""
@@ -260,8 +272,8 @@ class ServerOptions(OfJudge):
     subject: Server
     items: tuple[Item, ...]
     start: tuple[str, ...] | None = flag(
-        "Command that starts it; the judge gives it PORT, FACILITATOR_URL, RPC_URL and "
-        "X402SIM_PAY_TO, as often as it needs one.",
+        "Command that starts a server; the judge sets PORT, FACILITATOR_URL, RPC_URL and "
+        "X402SIM_PAY_TO for each server that the judge needs.",
         metavar="COMMAND",
         read=command_like("node shop.js"),
     )
@@ -275,7 +287,7 @@ class ServerOptions(OfJudge):
         read=lambda texts: tuple(map(item_in, texts)),
     )
     failing: Item | None = _handler_flag(
-        "A paid request whose handler fails, given as what it sells: is it charged?"
+        "A paid request whose handler fails, written like ITEM: is the payer charged?"
     )
     slow: Item | None = _handler_flag(
         "A paid request whose handler takes seconds: what if the payment expires, or the client "
@@ -286,12 +298,12 @@ class ServerOptions(OfJudge):
     )
     redirecting: Item | None = _handler_flag("A paid request whose handler answers 3xx.")
     counter: Item | None = _handler_flag(
-        "A free request that is answered how often paid handlers have run, as a number: it tells a "
-        "stored answer from a new one where goods are alike."
+        "A free request whose answer is the number of runs of paid handlers: where goods are "
+        "alike, the number tells a stored answer from a new answer."
     )
     metered: tuple[Item, ...] = flag(
         "A request sold `upto` whose use is known, repeatable: the amount used in tokens, and the "
-        "request: '0.0015 /chat'. Is that settled, no more and no less?",
+        "request: '0.0015 /chat'. Is exactly this amount settled?",
         unset=(),
         metavar="'AMOUNT ITEM'",
         is_repeatable=True,
@@ -299,8 +311,8 @@ class ServerOptions(OfJudge):
         read=lambda texts: tuple(map(metered_in, texts)),
     )
     facilitator: int | None = flag(
-        "For a server that runs already: its facilitator's address, http://127.0.0.1:PORT. The "
-        "judge serves one there.",
+        "For a server that runs already: the address of the server's facilitator, "
+        "http://127.0.0.1:PORT. The judge serves a facilitator there.",
         metavar="URL",
         read=port_for("its facilitator", "let the server use it"),
     )
@@ -370,13 +382,13 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
     elif not port or urlsplit(url).hostname not in ("127.0.0.1", "localhost"):
         raise ValueError(
             f"{' '.join(words)} is no server of this computer that the judge can stand behind: "
-            "let the judge start it (--start COMMAND), or give http://127.0.0.1:PORT/PATH and "
-            "--facilitator http://127.0.0.1:PORT, which it uses as its facilitator"
+            "let the judge start the server (--start COMMAND), or give http://127.0.0.1:PORT/PATH "
+            "and --facilitator http://127.0.0.1:PORT, the facilitator that the server uses"
         )
     elif not chosen.get("facilitator"):
         raise ValueError(
-            "--facilitator http://127.0.0.1:PORT is the address of its facilitator, which the "
-            "judge serves; or let the judge start it: --start COMMAND"
+            "--facilitator http://127.0.0.1:PORT is the address at which the judge serves the "
+            "server's facilitator; or let the judge start the server: --start COMMAND"
         )
     else:
         server = AtPort(f"http://127.0.0.1:{port}", chosen.get("wait", WAIT_S))
@@ -391,7 +403,7 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
 
 def offered(items: Sequence[Item]) -> tuple[Dialect, ...]:
     """Return the dialects in which the items may be sold."""
-    return (Dialect.MCP,) if items[0].tool else (Dialect.V1, Dialect.V2, Dialect.UPTO)
+    return tuple(each for each in Dialect if (each is Dialect.MCP) is bool(items[0].tool))
 
 
 @asynccontextmanager
@@ -419,17 +431,10 @@ async def begin(
     if options.facilitator:
         tell(f"the facilitator is at http://127.0.0.1:{options.facilitator}")
 
-    meant, misoffered = set[Dialect](), set[Dialect]()
-
-    def planned(broken: Mapping[Dialect, str]) -> Plan:
-        if not judge.dialects:  # without a purchase, only a wrong offer leaves cases to judge
-            meant.intersection_update(misoffered)
-        return _plan(judge, options, cases, broken, meant)
-
     def left_out(case: RoomCase, broken: Mapping[Dialect, str]) -> CaseResult | None:
         if options.dialects is not None and case.dialect in options.dialects:
             return unclear(case, broken[case.dialect])
-        if case.dialect in meant:
+        if case.dialect in judge.only_offers:
             return skipped(case, NotApplicable(broken[case.dialect]))
         return None
 
@@ -438,29 +443,22 @@ async def begin(
         options,
         cases,
         options.dialects or offered(options.items),
-        control=lambda room, dialect: _control(judge, room, dialect, meant, misoffered),
+        control=lambda room, dialect: _control(judge, room, dialect),
         left_out=left_out,
-        plan=planned,
+        plan=lambda broken: _plan(judge, options, cases, broken),
         invalid=lambda why: (
-            f"sells nothing at {options.items[0].shown}, so nothing can be said of "
-            f"it. {why}. The guide, `Judge your server`, says what it gets"
+            f"sells nothing at {options.items[0].shown}, so there is nothing to judge. {why}. The "
+            "guide, `Judge your server`, lists the variables that the judge sets for a server"
         ),
     ) as judging:
         yield replace(judging, left_open=lambda _: (judge.notes(), []))
 
 
-async def _control(
-    judge: ServerJudge,
-    room: ServerRoom,
-    dialect: Dialect,
-    meant: set[Dialect],
-    misoffered: set[Dialect],
-) -> ControlPlay:
+async def _control(judge: ServerJudge, room: ServerRoom, dialect: Dialect) -> ControlPlay:
     """Buy in a version; return why the purchase fails.
 
-    Raises `NotReady` if the URL is no paid server. A version offered to the judge's payers is
-    `meant`: its offer is judged even without a purchase. An offer that breaks a MUST is
-    `misoffered`.
+    The judge keeps whether the offer is `meant` for its payers, and whether the offer is wrong.
+    Raises `NotReady` if the URL is no paid server.
     """
     play = await judge.begun(room, dialect, "control")
     answer = await play.ask()
@@ -469,24 +467,26 @@ async def _control(
     if required_in(dialect, answer) is None:
         return ControlPlay(why=f"it does not offer version {dialect.version}")
     if is_meant(dialect, answer, room.network):
-        meant.add(dialect)
-        of_offer = [each for each in all_cases() if each.played_as == f"offer/whole-{dialect}"]
-        found = [each.test(play, answer) for each in of_offer if each.level == "MUST"]
-        misoffered |= {dialect for each in found if isinstance(each, Violation)}
+        judge.meant.add(dialect)
+        of_offer = [case for case in all_cases() if case.played_as == f"offer/whole-{dialect}"]
+        found = [case.test(play, answer) for case in of_offer if case.level == "MUST"]
+        if any(isinstance(each, Violation) for each in found):
+            judge.misoffered.add(dialect)
     if payable(dialect, answer, room.network) is None:
         offers = "; ".join(json.dumps(each)[:300] for each in offers_in(dialect, answer)[:3])
         return ControlPlay(
             why=f"none of its offers is {room.network.name}, {dialect.scheme}, for the token of "
             f"the judge (X402SIM_NETWORK, X402SIM_ASSET): {offers or 'there are none'}"
         )
-    mine = [case for case in all_cases() if case.is_control and case.dialect is dialect]
-    played = await judge.played(mine, room)
+    of_control = [case for case in all_cases() if case.is_control and case.dialect is dialect]
+    played = await judge.played(of_control, room)
     if played.unclear:
         return ControlPlay(why=f"a good payment fails: {played.unclear}", played=played)
     if (wrong := played.wrong) is not None:
-        its = played.play
-        assert isinstance(its, Play)
-        is_broken = bool(await its.moved()) or any(each.is_2xx for each in its.answers)
+        purchase = played.play
+        assert isinstance(purchase, Play)
+        is_served = any(answer.is_2xx for answer in purchase.answers)
+        is_broken = bool(await purchase.moved()) or is_served
         why = f"a good payment fails: {wrong.actual}"
         if not room.double.calls:
             why += "; it asked another facilitator, or none: wanted is the one at FACILITATOR_URL"
@@ -518,14 +518,14 @@ def _plan(
     options: ServerOptions,
     cases: Sequence[RoomCase],
     broken: Mapping[Dialect, str],
-    meant: Collection[Dialect],
 ) -> Plan:
-    mine = [
+    offers = judge.only_offers
+    planned = [
         case
         for case in cases
-        if case.dialect in judge.dialects or (case.dialect in meant and case.section == "offer")
+        if case.dialect in judge.dialects or (case.dialect in offers and case.section == "offer")
     ]
-    plays = {case.played_as: case for case in mine}
+    plays = {case.played_as: case for case in planned}
     is_alone = judge.subject.most_at_once is not None
     beside = 1 if is_alone else judge.beside
     restarts = sum(case.section == RESTART for case in plays.values()) * judge.restarts
@@ -536,7 +536,7 @@ def _plan(
     seconds = max(works_s, longest_s) + (waits_s if is_alone else 0)
     sold = ", ".join(each.shown for each in options.items)
     at_once = "in turn" if is_alone else f"{judge.jobs} at once"
-    ids = len({case.id for case in mine})
+    ids = len({case.id for case in planned})
     lines = [
         f"Plan: {counted(ids, 'id')} in {counted(len(plays), 'play')} of {sold}, {at_once}: "
         f"about {seconds:.0f} s, as a start takes {judge.start_s:.1f} s. What fails is played "
@@ -547,10 +547,10 @@ def _plan(
     elif any(case.section == RESTART for case in plays.values()) and not judge.is_fixed:
         lines.append("It is not killed and started again: a start takes long, or --restart no")
     lines += [
-        f"{'Only its offer is judged' if dialect in meant else 'Not judged'}: {dialect}: {why}"
+        f"{'Only its offer is judged' if dialect in offers else 'Not judged'}: {dialect}: {why}"
         for dialect, why in broken.items()
     ]
-    return Plan(cases=mine, lines=tuple(lines), seconds=seconds)
+    return Plan(cases=planned, lines=tuple(lines), seconds=seconds)
 
 
 SERVER: Subject[ServerOptions] = Subject(

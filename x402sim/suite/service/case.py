@@ -52,7 +52,7 @@ Waits = Callable[[Setting], float]
 
 
 Control = Literal["unpaid", "payment", "session"]
-"""Requests that the target must accept around a check, so that a refusal proves something.
+"""Requests that the target must accept around a check: only then a refusal proves something.
 
 unpaid: a request without payment gets a 402 that can be paid; payment: a payment is settled and
 opens the resource; session: a deposit opens a session, and a request with the session is served.
@@ -63,8 +63,8 @@ opens the resource; session: a deposit opens a session, and a request with the s
 class ServiceCase(Case):
     """One case of one id. `pays` and `deposits` limit its spending.
 
-    If the target's clock cannot be advanced, a case that `waits` for time to pass runs beside the
-    others, and a `late` case begins to wait after the others. A case that `disturbs` the target's
+    If the target's clock cannot be advanced, a case that `waits` for time to pass runs beside other
+    cases, and a `late` case begins to wait at the end. A case that `disturbs` the target's
     background, by faults of the facilitator or of the chain, runs while no other waits.
     """
 

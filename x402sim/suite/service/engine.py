@@ -1,4 +1,4 @@
-"""Runs checks against a service, beside each other where they wait, and alone what fails so."""
+"""Runs checks against a service: waiting checks side by side, and failed checks again, alone."""
 
 import asyncio
 import functools
@@ -96,8 +96,8 @@ def judging(
 class ServiceJudge:
     """The judge of a service at a URL: one room for all cases.
 
-    Without a clock that turns, cases run in the groups of `Order`, and a case that fails beside
-    others is repeated alone.
+    Without a clock that turns, cases run in the groups of `Order`; a case that fails beside other
+    cases is repeated alone.
     """
 
     setting: Setting

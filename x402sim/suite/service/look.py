@@ -33,7 +33,7 @@ DURATIONS = (SPEC.sessions.duration, 60, 1)
 """Durations to try, as seconds, minutes or hours: a service may accept only one."""
 QUERIES = ("?limit=10", "?page=1", "?page=1&limit=10", "?offset=0&limit=10")
 """Queries to try for a list that requires one."""
-_SESSION = re.compile(r"\bX-(?:\w+-)*Session(?:-\w+)*", re.IGNORECASE)
+_SESSION = re.compile(r"\bX-(?:\w{1,40}-){0,5}Session(?:-\w{1,40}){0,5}", re.IGNORECASE)
 ABSENT = (404, 405, 410, 501)
 
 
@@ -299,7 +299,9 @@ async def _sessions(ask: Callable[..., Any]) -> list[FoundKey]:
             break
     how = f"POST {path} answered {answer.status}"
     if answer.status not in ABSENT:
-        how = f"{how} to every deposit up to {smallest}: set one, and a duration, that it accepts"
+        how = (
+            f"{how} to every deposit up to {smallest}: set a deposit and a duration that it accepts"
+        )
         return [FoundKey("path", path, how), FoundKey("smallest", smallest, how, False)]
     return [FoundKey("exists", False, how)]
 

@@ -5,8 +5,8 @@ The requests and the waits of each case were counted with our own service
 are measured at the target, before the checks.
 
 First, cases that wait act beside cases without faults; then cases act whose faults strike
-everybody. A case whose faults strike only the refunds of its own payers waits beside all others.
-A target may have one loop for all its background work, and index nothing while it repeats a
+everybody. A case whose faults strike only refunds of the case's own payers waits beside all others.
+A target may have a single loop for background work, and index nothing while the loop repeats a
 refused refund: a failure seen only beside such a case is judged once more without that case.
 """
 
@@ -31,10 +31,10 @@ class Order:
     """The cases of a run in groups that act one after the other.
 
     `acting` cases act one by one, beside the `waiting` cases. Then cases `with_faults` inject
-    faults, one by one. The faults of `waiting_with_faults` strike only the refunds of their own
-    payers, so these cases wait beside all others. `restarting` cases prepare beside the first
-    groups, and share a restart at the end; `restarting_with_faults` also inject a fault, and
-    prepare immediately before the restart.
+    faults, one by one. The faults of `waiting_with_faults` strike only refunds of the cases' own
+    payers, so the cases wait beside all others. `restarting` cases prepare beside the first groups,
+    and share a restart at the end; `restarting_with_faults` also inject a fault, and prepare
+    immediately before the restart.
     """
 
     acting: tuple[ServiceCase, ...]
@@ -46,7 +46,7 @@ class Order:
 
 
 def in_groups(setting: Setting, checks: Iterable[ServiceCase]) -> Order:
-    """Return the groups of cases; where the clock turns, one group acts one by one."""
+    """Return the groups of cases; where the clock turns, a single group acts in turn."""
     if setting.advance is not None:
         return Order(acting=tuple(checks))
     found: dict[str, list[ServiceCase]] = {}
@@ -256,7 +256,7 @@ def _fit(
 ) -> tuple[list[ServiceCase], list[ServiceCase]]:
     """Return the cases within the budget, and the others: MUST first, then by price.
 
-    The controls of the cases fit, too, so that they can be paid again at the end.
+    The budget also covers a second payment of the cases' controls, at the end.
     """
     dear = sorted(
         (case for case in cases if _spends(case)),

@@ -365,7 +365,7 @@ async def pay_once(probe: Probe, challenge: Challenge) -> tuple[str, ...]:
         who = setting.options.payer.address if setting.options.payer else "of --payer-key"
         raise NotReady(
             f"the payer {who} lacks money; {problem}; fund it, give another --payer-key, or --world"
-            " URL, which mints what payers need"
+            " URL: a world mints money for payers"
         )
     if setting.control is None and is_cut_off:
         raise NotReady(f"{setting.base_url}: {problem}; does its facilitator answer?")
@@ -377,7 +377,10 @@ async def pay_once(probe: Probe, challenge: Challenge) -> tuple[str, ...]:
     if is_cut_off or lacks_money:  # the world has funded the payer: the service uses another world
         raise NotReady(f"{unused}, and {problem}; set FACILITATOR_URL of the service to it")
     if problem:
-        cause = "the service has refused it by itself, or asks another one (see FACILITATOR_URL)"
+        cause = (
+            "the service has refused it by itself, or asks another facilitator (see "
+            "FACILITATOR_URL)"
+        )
         return (f"{problem}; {unused}: {cause}",)
     return (f"a payment was settled, but {unused}; set FACILITATOR_URL of the service to it",)
 

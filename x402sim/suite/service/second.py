@@ -21,7 +21,7 @@ DOCUMENTS = ("/openapi.json", "/.well-known/x402", "/")
 """Where services list their resources, besides the index of section 4.5."""
 MOST = 20
 """The most paths to request: each costs a request."""
-_PATH = re.compile(r"(?:\b(GET|POST)\s+)?(?:https?://[^\s/`\"')]+)?(/[\w./~-]*[\w~-])")
+_PATH = re.compile(r"(?:\b(GET|POST)\s+)?(?:https?://[^\s/`\"')]+)?(/[\w./~-]{0,200}[\w~-])")
 """A path in a text, perhaps with a method before it."""
 
 Ask = Callable[[str, str, Any], Awaitable[TargetAnswer]]

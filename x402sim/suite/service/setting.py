@@ -150,8 +150,7 @@ class Scheduler:
             self._first_is_over.set()
 
     async def wait_for_the_first(self) -> None:
-        """Release the turn, so that every check begins, and wait for the check that acts
-        `first`."""
+        """Release the turn for every other check, and wait for the check that acts `first`."""
         await self.waiting(asyncio.sleep(0))  # noqa: TID251 - no time passes; the others begin
         await self.waiting(self._first_is_over.wait())
 

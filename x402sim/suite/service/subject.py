@@ -12,7 +12,7 @@ from typing import Any
 from x402sim.protocol.refusals import Refusal
 from x402sim.report.results import Outcome, Result
 from x402sim.spec.ground import TITLES, folder
-from x402sim.suite.case import skipped
+from x402sim.suite.case import skipped_by_user
 from x402sim.suite.engine import Judging, Plan
 from x402sim.suite.options import again, given as given_or_default, read
 from x402sim.suite.service import target as targets
@@ -81,7 +81,7 @@ def parse(base_url: str | None, **given: Any) -> Options:
         options,
         headers=headers,
         secrets=secrets(headers, options.rpc_url),
-        skip=skipped(all_checks(), values["skip"] or (), IDS_BEGIN),
+        skip=skipped_by_user(all_checks(), values["skip"] or (), IDS_BEGIN),
     )
     if options.cacert is not None:
         tls(options)  # raises for an unreadable file

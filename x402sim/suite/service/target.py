@@ -5,8 +5,8 @@ JSON pointers (RFC 6901); "" means that the answer has no such field.
 
 A value that departs from a sentence of the specification is no choice of a service. A demand judged
 by such a value is not kept, even if the service behaves as the file says: the id is observed, and
-names the sentence. `target init` writes such a value as a comment only, so that the checks judge
-the service.
+names the sentence. `target init` writes such a value as a comment, and the checks judge the
+service.
 """
 
 import json
