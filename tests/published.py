@@ -1,8 +1,7 @@
 """The pages of payers, facilitators and servers, and the verdicts on our own programs.
 
 `python -m tests.published [NAME…|all]` judges our own, keeps the verdicts in conformance/verdicts.json,
-and writes the pages anew: the rows that are played, and the problems that people report with the ids
-that catch them. `x402sim conformance SUBJECT --sdk NAME==VERSION --keep conformance/verdicts.json`
+and writes the pages anew: the rows of plays, and reported problems with ids. `x402sim conformance SUBJECT --sdk NAME==VERSION --keep conformance/verdicts.json`
 judges a published version.
 """
 
@@ -219,7 +218,7 @@ def page(name: str) -> str:
 
 
 def main(names: list[str]) -> None:
-    """Judge these, or all, keep what came of it, and write the pages."""
+    """Judge the named, or all, keep the verdicts, and write the pages."""
     for name in OWN if names == ["all"] else names:
         found = OWN[name].judged()
         print(name, found, found.done, f"{found.seconds:.0f} s", flush=True)

@@ -1,4 +1,4 @@
-// A purchase by a client for Node, as its guide says: `node payer.mjs fetch|axios|fetch-v1|mppx`. X402SIM_TASK_FILE
+// A purchase by a client for Node, as its guide says: `node payer.mjs fetch|axios|fetch-v1`. X402SIM_TASK_FILE
 // names the file of the task. It prints the goods and exits 0, or exits 75, to be started again: no client retries by
 // itself.
 import { readFileSync } from "node:fs";
@@ -46,12 +46,6 @@ const clients = {
     );
     const wallet = createWalletClient({ account, transport: http(task.rpc_url), chain: baseSepolia });
     return wrapFetchWithPayment(fetch, wallet, BigInt(cap), found);
-  },
-  async mppx() {
-    const { evm, Mppx } = await import("mppx/client");
-    const authorization = { name: task.token_name, version: task.token_version };
-    const bounds = { maxAtomicAmount: cap, networks: [84532], authorization, currencies: [task.asset] };
-    return Mppx.create({ polyfill: false, methods: [evm.charge({ account, ...bounds })] }).fetch;
   },
 };
 try {

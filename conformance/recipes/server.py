@@ -1,6 +1,6 @@
 """A shop with three paid pages, as the guide of a middleware for FastAPI or Flask builds one.
 
-`python server.py fastapi|flask|billmyagent-fastapi|billmyagent-flask`. The environment has PORT,
+`python server.py fastapi|flask`. The environment has PORT,
 FACILITATOR_URL, X402SIM_PAY_TO and X402SIM_NETWORK (CAIP-2). Each page that a handler makes has a
 number of its own.
 """
@@ -9,7 +9,6 @@ import itertools
 import os
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 PORT, NETWORK = int(os.environ["PORT"]), os.environ["X402SIM_NETWORK"]
@@ -65,15 +64,6 @@ def for_flask(app: Any) -> None:
     payment_middleware(app, routes, server)
 
 
-def billmyagent(app: Any) -> None:
-    """Add the middleware of billmyagent to an app."""
-    kind = sys.argv[1].partition("-")[2]
-    middleware = import_module(f"billmyagent.middleware.{kind}")
-    middleware.add_payment_middleware(
-        app, pay_to=PAY_TO, routes=PRICES, facilitator_url=FACILITATOR
-    )
-
-
 def fastapi(add: Callable[[Any], None]) -> None:
     """Sell with FastAPI behind a middleware."""
     import uvicorn
@@ -108,10 +98,4 @@ def flask(add: Callable[[Any], None]) -> None:
     app.run(host="127.0.0.1", port=PORT, threaded=True)
 
 
-SHOPS = {
-    "fastapi": lambda: fastapi(for_fastapi),
-    "flask": lambda: flask(for_flask),
-    "billmyagent-fastapi": lambda: fastapi(billmyagent),
-    "billmyagent-flask": lambda: flask(billmyagent),
-}
-SHOPS[sys.argv[1]]()
+{"fastapi": lambda: fastapi(for_fastapi), "flask": lambda: flask(for_flask)}[sys.argv[1]]()

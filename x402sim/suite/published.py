@@ -32,7 +32,7 @@ GAS = "coins"
 SHOWN = 240
 """The most characters kept of what a subject did."""
 LONG = 100
-"""A line of an exchange that is longer, and that is there before, is not repeated."""
+"""A longer line of an exchange is shown once."""
 MOST_SHOWN = 900
 """The most characters of a line of an exchange."""
 _PORT = (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT")
@@ -49,8 +49,8 @@ Folded = dict[str, str]
 class Failures(msgspec.Struct, frozen=True, omit_defaults=True):
     """Failed ids with one level and cause, and one loss (of gas, the loss of the first id).
 
-    `actual` is what the first of a MUST did, `expected` what it had to do, and `shown` the lines
-    of its requests, answers and transfers.
+    For the first id of a MUST: `actual` is the behaviour seen, `expected` the behaviour demanded,
+    `shown` the lines of requests, answers and transfers.
     """
 
     level: Level
@@ -256,7 +256,7 @@ def _amount(result: Result) -> str:
 
 
 def evidence(result: Result) -> dict[str, Any]:
-    """Return what a subject did, what it had to do, and the exchanges: fields of `Failures`."""
+    """Return the behaviour seen and demanded, and the exchanges: fields of `Failures`."""
     shown, seen = list[str](), (it for it in result.exchanges if not it.about.startswith(_OF_LOG))
     for line in (line for each in seen for line in each.whole):
         text = _cut(line, _SHORTER, MOST_SHOWN)

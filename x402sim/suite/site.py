@@ -40,7 +40,7 @@ SUBJECTS = {
 }
 """The subjects, and what is done with each."""
 Drift = dict[str, dict[Sentence, list[tuple[str, list["Column"]]]]]
-"""By text: its sentences, each with the failed MUSTs, and who fails them."""
+"""By text: the sentences, each with the failed MUSTs and the failing versions."""
 NEW = ""
 """The mark of an id that a version was not asked: the case is newer than the verdict."""
 WITHDRAWN = "withdrawn"
@@ -314,7 +314,7 @@ def _grounds(cases: list[Case]) -> Iterator[tuple[GroundType, list[Sentence], st
 
 
 def _beside(cases: Iterable[Case]) -> dict[str, dict[str, str]]:
-    """Return for each id the others that its plays are judged by, with their demands."""
+    """Return for each id the other ids of the same plays, with the demands."""
     found: dict[str, dict[str, str]] = {}
     for play in by_play(cases):
         for case in play:
