@@ -50,7 +50,8 @@ _CHAR_PX, _PAD_PX = 6.6, 12
 
 
 def slug(text: str) -> str:
-    """Return a text as the name of a file: "x402-fastapi-2.25.0"."""
+    """Return a text as the name of a file: "x402-fastapi-2.25.0", "at-x402-express-2.27.0"."""
+    text = text.replace("@", " at ")  # x402-express is another package than @x402/express
     words = "".join(each if each.isalnum() or each == "." else " " for each in text).split()
     return "-".join(words).lower()
 
