@@ -1,11 +1,14 @@
 """The engine's rule of repetition: the result of a case that was played twice, and of a doubted one."""
 
+from dataclasses import replace
+
 import pytest
 
-from x402sim.report.results import CaseResult, Outcome
+from x402sim.report.exchange import Exchange
+from x402sim.report.results import CaseResult, Loss, Outcome
 from x402sim.spec.ground import ours
 from x402sim.suite.case import Case
-from x402sim.suite.engine import doubted, of_two, result, skipped, unclear
+from x402sim.suite.engine import Played, doubted, of_two, result, skipped, unclear
 from x402sim.suite.verdict import Skipped, Violation
 
 CASE = Case(id="kit/1/a", level="MUST", ground=ours(because="a test"), title="a", played_as="a")
@@ -39,3 +42,14 @@ def test_what_holds_without_its_control_proves_nothing() -> None:
     assert (found.outcome, found.reason) == (Outcome.INCONCLUSIVE, "its control failed")
     assert doubted(CASE, RESULTS["passed"], "") is RESULTS["passed"]
     assert doubted(CASE, RESULTS["failed"], "its control failed") is RESULTS["failed"]
+
+
+def test_the_money_of_a_play_is_counted_once() -> None:
+    gas = Loss(base=9, symbol="coins")
+    losses = {"a": Loss(base=1), "b": Loss(base=2), "c": None, "d": Loss(base=2), "e": gas}
+    found = {
+        replace(CASE, id=f"kit/1/{name}"): Violation(actual="1", expected="2", loss=loss)
+        for name, loss in losses.items()
+    }
+    played = Played(play=None, found=found, show=lambda: Exchange(about="it"))
+    assert [each.loss for _, each in played.results] == [None, Loss(base=2), None, None, gas]

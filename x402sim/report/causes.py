@@ -153,6 +153,11 @@ def repair(result: Result) -> str:
     return known.repair if known else ""
 
 
+def repairs() -> dict[str, str]:
+    """Return the repair of each defect of `causes.toml`, by the text of the defect."""
+    return {words.cause: words.repair for words in _words().values()}
+
+
 def expected(demand: str) -> str:
     """Return the behaviour that a demand of `causes.toml` expects; raises `KeyError`."""
     return _words()[demand].expected

@@ -141,6 +141,16 @@ class Played(Generic[AnyCase]):
         """Why the play cannot be judged; empty otherwise."""
         return str(self.left) if isinstance(self.left, Inconclusive) else ""
 
+    @property
+    def _dearest(self) -> set[AnyCase]:
+        """For each token the case with the greatest loss: a play's money is counted once."""
+        found: dict[str, tuple[int, AnyCase]] = {}
+        for case, each in self.found.items():
+            loss = each.loss if isinstance(each, Violation) else None
+            if loss and loss.base > found.get(loss.symbol, (0, case))[0]:
+                found[loss.symbol] = loss.base, case
+        return {case for _, case in found.values()}
+
     def of(self, case: AnyCase) -> CaseResult:
         """Return the result of a case of the play."""
         if case in self.found:
@@ -148,6 +158,8 @@ class Played(Generic[AnyCase]):
             if isinstance(self.found[case], Violation):
                 evidence = (self.show(),) if self.show else record(self.play.exchanges)
             found = result(case, self.found[case], evidence, self.log)
+            if found.loss and case not in self._dearest:
+                found = msgspec.structs.replace(found, loss=None)
         elif isinstance(self.left, Skipped):
             found = skipped(case, self.left)
         else:

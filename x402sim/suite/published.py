@@ -50,7 +50,7 @@ class Failures(msgspec.Struct, frozen=True, omit_defaults=True):
     """Failed ids with one level and cause, and one loss (of gas, the loss of the first id).
 
     For the first id of a MUST: `actual` is the behaviour seen, `expected` the behaviour demanded,
-    `shown` the lines of requests, answers and transfers.
+    `shown` the lines of requests, answers and transfers. `seen` is the behaviour of the other ids.
     """
 
     level: Level
@@ -61,6 +61,7 @@ class Failures(msgspec.Struct, frozen=True, omit_defaults=True):
     expected: str = ""
     lost: str = ""
     shown: tuple[str, ...] = ()
+    seen: dict[str, str] = {}
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -241,7 +242,7 @@ def record_of(
                 dialect=dialect,
                 ids=folded(each.id for each in group),
                 lost=_amount(group[0]),
-                **(evidence(group[0]) if level == "MUST" else {}),
+                **(evidence(*group) if level == "MUST" else {}),
             )
             for (level, why, dialect, _), group in groups.items()
         ),
@@ -255,10 +256,11 @@ def _amount(result: Result) -> str:
     return str(msgspec.structs.replace(result.loss, why="")) if result.loss else ""
 
 
-def evidence(result: Result) -> dict[str, Any]:
+def evidence(result: Result, *others: Result) -> dict[str, Any]:
     """Return the behaviour seen and demanded, and the exchanges: fields of `Failures`."""
-    shown, seen = list[str](), (it for it in result.exchanges if not it.about.startswith(_OF_LOG))
-    for line in (line for each in seen for line in each.whole):
+    shown = list[str]()
+    exchanges = (it for it in result.exchanges if not it.about.startswith(_OF_LOG))
+    for line in (line for each in exchanges for line in each.whole):
         text = _cut(line, _SHORTER, MOST_SHOWN)
         known = len(text) > LONG and text in shown
         name = "  the body" if text.startswith(" ") else text.partition(": ")[0]
@@ -267,6 +269,7 @@ def evidence(result: Result) -> dict[str, Any]:
         "actual": _cut(result.actual or "", _OF_A_RUN, SHOWN),
         "expected": _cut(result.expected or "", _OF_A_RUN, SHOWN),
         "shown": tuple(shown),
+        "seen": {each.id: _cut(each.actual or "", _OF_A_RUN, SHOWN) for each in others},
     }
 
 

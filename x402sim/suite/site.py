@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
+from x402sim.report.causes import repairs
 from x402sim.report.conformance import HTML_MARKS, texts_of
 from x402sim.report.results import Outcome
 from x402sim.spec.clauses import Level
@@ -97,6 +98,12 @@ class Column:
     def failed(self, level: Level) -> int:
         """Return how many ids of a level failed."""
         return sum(each[0].found.level == level for each in self.failures.values())
+
+    @property
+    def causes(self) -> int:
+        """How many probable causes the failed MUSTs have."""
+        found = (group.found for groups in self.failures.values() for group in groups)
+        return len({each.cause for each in found if each.level == "MUST"})
 
     @property
     def musts(self) -> int:
@@ -194,6 +201,7 @@ class Site:
             subjects_=SUBJECTS,
             kit=VERSION,
             slug=slug,
+            repairs=repairs(),
             counted=counted,
             url_of=texts.url_of,
             marks={**HTML_MARKS, NEW: "", WITHDRAWN: "↩"},
@@ -356,7 +364,8 @@ def _summary(sentences: Mapping[Sentence, list[tuple[str, list[Column]]]]) -> tu
 def badge(each: Column) -> str:
     """Return a badge as SVG: how many judged MUSTs the version fails."""
     failed, left = each.failed("MUST"), f"x402 {each.record.subject}"
-    right = f"{each.record.version}: {failed} of {each.musts} MUST fail"
+    causes = f"{each.causes} cause{'s' * (each.causes > 1)}"
+    right = f"{each.record.version}: {failed} of {each.musts} MUST fail, {causes}"
     if not each.is_judged:
         right = f"{each.record.version}: not judged, its control fails"
     elif not failed:
