@@ -34,7 +34,8 @@ from x402sim.suite.command import (
 )
 from x402sim.suite.engine import Plan
 from x402sim.suite.options import again, flag, flags_of, given, read
-from x402sim.suite.subject import SUBJECTS, Subject
+from x402sim.suite.printing import show_results
+from x402sim.suite.subject import SUBJECTS, Subject, subject
 from x402sim.suite.verdict import NotReady
 from x402sim.text.program import program
 
@@ -357,7 +358,9 @@ def test_a_reason_makes_a_failure_known_and_a_stale_one_fails_the_run(tmp_path: 
     assert judged(tmp_path, FAILS, HOLDS, baseline=stale)[0] == FOUND_SOMETHING
 
 
-def test_failures_of_a_published_version_are_named_and_can_be_accepted() -> None:
+def test_failures_of_a_published_version_are_named_and_can_be_accepted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     version = next(each for each in published.versions("server") if "[fastapi]" in each.name)
     assert version.name == "x402[fastapi] 2.25.0"
 
@@ -374,6 +377,8 @@ def test_failures_of_a_published_version_are_named_and_can_be_accepted() -> None
     count = len(failed)
     assert f"Known of {version.name}: {count} of {count + 1}." in report.verdict(found)[1]
     assert f"known of: {version.name}" in report.explained(found[0])
+    show_results(subject("server"), found, strict=False)
+    assert f"Known of {version.name}: {count} of" in capsys.readouterr().out, "its brackets, too"
     held = server(*sorted(version.failed)[0], outcome="passed")
     assert published.mended([held], version) == [held.id]
     assert published.closest([server("server/new/one", "v2")], "server") is None

@@ -143,7 +143,7 @@ def show_results(
         if losses := report.total_loss(results):
             console.print(f"lost, as counted on the ledger: {_shown(', '.join(losses))}")
         outcome, why = report.verdict(results, strict)
-        console.print(f"[{_COLORS[outcome]}]{why}[/]")
+        console.print(f"[{_COLORS[outcome]}]{escape(why)}[/]")
 
 
 def _show_cause(
@@ -173,7 +173,7 @@ def _show_cause(
 def _show_failure(
     console: Console, subject: Subject[Any], result: Result, strict: bool, whole: str
 ) -> None:
-    part, note = report.headline(result).removeprefix("failed"), _note(result, strict)
+    part, note = report.headline(result).removeprefix("failed"), escape(_note(result, strict))
     console.print(f"[red bold]failed[/]{part} [bold]{result.id}[/] {result.level}{note}")
     _show(console, "  cause     ", cause(result))
     if todo := repair(result):
