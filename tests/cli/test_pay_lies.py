@@ -272,7 +272,7 @@ def test_a_story_at_a_url_signs_with_the_users_key_within_the_same_bounds(
         if asked.path == "/_sim/who":
             return Reply(200, world(BASE, YEARS_S, decimals=18))
         if asked.path.startswith("/_sim/"):
-            said = {"/_sim/balances": ["0", "0"], "/_sim/journal?since=0": HEADER}
+            said = {"/_sim/balances": ["0"], "/_sim/journal?since=0": HEADER}
             return Reply(200, said.get(asked.path, []))
         if asked.path == "/api/pay":
             got.append(json.loads(asked.body)["paymentHeader"])

@@ -38,6 +38,8 @@ class Shop:
         self.desk, self.used, self.lost = Desk(), used, lost
         self.lacks = 412
         self.extensions: dict[str, Any] = {}
+        self.said: Any = None
+        """What the node answers, whatever it is asked; None for the truth."""
         supported = self.desk.request("GET", "/supported").json()["kinds"]
         announced = next(kind["extra"] for kind in supported if kind["scheme"] == "upto")
         self.upto = COMMON | {
@@ -48,13 +50,17 @@ class Shop:
         self.offers = list(offers)
         self.paid: list[dict[str, Any]] = []
 
+    def read(self, method: str, params: list[Any], **_: Any) -> str:
+        """Answer as the chain's node."""
+        if method == "eth_chainId":
+            return hex(TESTNET.chain_id)
+        assert params[0]["to"] == checksum(TESTNET.asset).lower()
+        return to_hex(self.desk.driver.view(bytes.fromhex(params[0]["data"][2:])))
+
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if request.url.host == "node.test":
-            (call, _) = json.loads(request.content)["params"]
-            assert call["to"] == checksum(TESTNET.asset).lower()
-            return httpx.Response(
-                200, json={"result": to_hex(self.desk.driver.view(bytes.fromhex(call["data"][2:])))}
-            )
+            asked = json.loads(request.content)
+            return httpx.Response(200, json={"result": self.said or self.read(**asked)})
         text = request.headers.get("PAYMENT-SIGNATURE")
         if text is None:
             return self.required()
@@ -292,12 +298,18 @@ def test_no_permit_is_signed_that_is_not_allowed(settings: dict[str, Any]):
     assert permit_in(shop) == {}
 
 
-def test_a_node_that_answers_no_number_stops_the_payer():
-    shop, auth = Shop(), payer(approve="0.03", rpc_url="http://shop.test/rpc")
-    shop.extensions = SPONSORS
-    with pytest.raises(PaymentFailed, match="does not say what Permit2 may take"):
+@pytest.mark.parametrize("said", ["0x14a34", "-0x1", "0x", "0x1\n", hex(2**256), 338, ["0x152"]])
+def test_a_node_of_another_chain_or_without_a_number_stops_the_payer(said: Any):
+    shop, auth = Shop(), payer(approve="0.03", **NODE)
+    shop.extensions, shop.said = SPONSORS, said
+    chain_id = 84532 if said == "0x14a34" else None
+    with pytest.raises(PaymentFailed, match=f"a node of the chain {chain_id}, and the payment is"):
         get(shop, auth)
     assert (shop.paid, auth.signed_base) == ([], 0)
+    no_url = payer(approve="0.03", rpc_url="http://[::/key")
+    with pytest.raises(PaymentFailed, match="the node does not answer") as failed:
+        get(shop, no_url)
+    assert "key" not in str(failed.value)
     for missing in ({"permit2": False}, {"network": None}, {"rpc_url": ""}):
         with pytest.raises(ValueError, match="approve: give permit2=True"):
             payer(**({"approve": "0.03", **NODE} | missing))

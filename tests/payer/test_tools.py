@@ -366,6 +366,12 @@ def test_a_session_pays_once_though_an_answer_is_lost() -> None:
     asyncio.run(main())
 
 
+def test_a_call_through_a_session_asks_no_node() -> None:
+    may = {"permit2": True, "approve": "1", "rpc_url": "http://node"}
+    with pytest.raises(ValueError, match="without `approve`"):
+        asyncio.run(call_paid(Session(), payer(**may), "forecast", server="one"))
+
+
 @pytest.mark.parametrize(
     ("one", "two"), [("one", "two"), ("alice@corp", "bob@corp"), ("a?1", "a?2"), ("Shop", "shop")]
 )

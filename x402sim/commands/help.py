@@ -55,11 +55,8 @@ clock, or chosen your own token, add --world http://127.0.0.1:4020. With --key, 
 needs --network-file, too.
 
 With --permit2 it pays offers by Permit2, too, if no other fits: of the scheme `upto` it signs the
-maximum, within --max. A server that misses the approval of Permit2 answers 412, and the last line
-says how much to approve. --approve 0.05 does that: where the server sends a payer's permit, `pay`
-signs one for the price of this payment alone; else it sends a transaction that lets Permit2 take
-0.05 tokens, and waits for it. Who has approved enough signs and sends nothing more. Without
---approve nothing is approved, and nothing is ever approved without limit.
+maximum, within --max. It approves nothing: a server that misses the approval of Permit2 answers
+412, and the last line says how much to approve.
 
 With --state-dir you may stop `pay` at any time and start again: `pay` sends the same signed payment
 and signs no other. Of several starts at once the first pays; the rest wait, and print the purchase,

@@ -110,26 +110,7 @@ ByPermit2 = Annotated[
     typer.Option(
         "--permit2",
         help="Pay offers by Permit2, too, if no other fits: of `upto`, --max bounds the signed "
-        "maximum. Approves Permit2 only with --approve.",
-    ),
-]
-Approve = Annotated[
-    str,
-    typer.Option(
-        help="Let Permit2 take AMOUNT tokens, if it may take too little for an offer: by a permit "
-        "for the price alone where the server sends permits, else by a transaction, whose gas you "
-        "pay. Implies --permit2.",
-        metavar="AMOUNT",
-    ),
-]
-Rpc = Annotated[
-    str,
-    typer.Option(
-        "--rpc",
-        help="URL of a node of the chain, for --approve. [default: the node of a world of `serve`]",
-        metavar="URL",
-        show_default=False,
-        envvar="X402SIM_RPC_URL",
+        "maximum. Never approves Permit2.",
     ),
 ]
 Session = Annotated[
@@ -172,8 +153,6 @@ def pay(
     steps: Steps = None,
     session: Session = False,
     permit2: ByPermit2 = False,
-    approve: Approve = "",
-    rpc: Rpc = "",
     wrong: Wrong = None,
     network: Only = None,
     network_file: common.NetworkFile = None,
@@ -191,8 +170,8 @@ def pay(
                 raise ValueError(unknown("mistake", wrong, MISTAKES))
             if session and steps == 1:
                 raise ValueError("--session and --steps 1: a deposit takes two steps; omit --steps")
-            if (permit2 or approve) and (session or wrong is not None or steps == 2):
-                raise ValueError("--permit2, --approve: omit --session, --steps 2 and --wrong")
+            if permit2 and (session or wrong is not None or steps == 2):
+                raise ValueError("--permit2: omit --session, --steps 2 and --wrong")
             if session and state_dir is not None:
                 raise ValueError("--session and --state-dir: a session is not kept; omit one")
             if tool is not None:
@@ -217,10 +196,7 @@ def pay(
             is_kept = state_dir is not None and wrong is None
             kept = buying.kept_in(state_dir, request) if state_dir and is_kept else None
             of = (http, _wallet(key, account, local), local, request, printer)
-            by_permit2 = permit2 or bool(approve)
-            purchase = buying.Purchase(
-                *of, most, steps, session, kept, permit2=by_permit2, approve=approve, rpc=rpc
-            )
+            purchase = buying.Purchase(*of, most, steps, session, kept, permit2=permit2)
         if wrong is not None:
             _go_wrong(purchase, MISTAKES[wrong], printer)
             return

@@ -23,15 +23,13 @@ import httpx
 import typer
 
 from x402sim.clock import Clock, SkewedClock, real_now, stopwatch
-from x402sim.commands.approving import Node, approve, is_allowed
 from x402sim.commands.common import Step
 from x402sim.http.bounded import Limits, bound, to_no_url
 from x402sim.payer import mistakes
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import PAYMENT_ID_HEADER, SESSION_ID_HEADER, PaymentFailed
-from x402sim.payer.diagnosis import Picked, by_permit2, pick
+from x402sim.payer.diagnosis import Picked, pick
 from x402sim.payer.flow import Flow, FlowAuth, Send, origin_of, send
-from x402sim.payer.node import permit_in, sponsors_permits
 from x402sim.payer.purchases import Unfinished, body_key, nonce_question
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.signing import CLOCKS_AGREE_S, Allowed
@@ -43,7 +41,7 @@ from x402sim.protocol.abi import authorization_state, nonce_bitmap
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.findings import is_paid, is_pending
 from x402sim.protocol.messages import BadMessage, decode
-from x402sim.protocol.money import parse_base, to_base, to_decimal
+from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import NETWORKS, TESTNET, Network, network_named
 from x402sim.protocol.permit2 import PERMIT2
 from x402sim.protocol.phrase import KNOWN, keys_of
@@ -54,7 +52,6 @@ from x402sim.protocol.x402 import (
     REQUIRED_HEADER,
     RESPONSE_HEADERS,
     VERSIONS,
-    RequiredV2,
     Version,
     json_in,
 )
@@ -459,10 +456,6 @@ class Purchase:
     """The mistake in the payment; `buy` then returns the answer to the wrong payment."""
     permit2: bool = False
     """Whether offers by Permit2 are paid, too."""
-    approve: str = ""
-    """The most tokens of a permit, or the tokens of an approval of Permit2; "" for neither."""
-    rpc: str = ""
-    """The URL of the user's own node; "" for the world's."""
     used: mistakes.Draft | None = None
     """The payment whose authorization a replay sends again."""
 
@@ -491,10 +484,6 @@ class Purchase:
             to_base(self.max_amount, 36)  # no token has more decimals
         except ValueError as wrong:
             raise ValueError(f"--max {self.max_amount}: {wrong}") from wrong
-        try:
-            to_base(self.approve or "0", 36)
-        except ValueError as wrong:
-            raise ValueError(f"--approve {self.approve}: {wrong}") from wrong
 
     def buy(self) -> httpx.Response:
         """Return the last answer, read; raises `PaymentFailed` and `httpx.HTTPError`.
@@ -591,45 +580,27 @@ class Purchase:
     def ask_chain(self) -> Outcome:
         """Return the facts of the payment; without a receipt, ask the chain, too.
 
-        Without --rpc, only the chain of a local server is known, and trusted for play money only:
-        about real money a shop on this machine could claim anything.
+        Only the chain of a local server is known, and trusted for play money only: about real money
+        a shop on this machine could claim anything.
         """
         found = self.outcome
-        auth, named = found.sent.auth, found.sent.named
-        if found.is_confirmed or not (node := self._node(named)):
+        is_play = self.local.allowed.is_play(self.network, self.wallet)
+        if found.is_confirmed or not (self.local.rpc and is_play):
             return found
+        auth, named = found.sent.auth, found.sent.named
         at, data, nonce = named.asset, authorization_state(auth.from_, auth.nonce), 0
         if found.sent.by_permit2:
             nonce = int.from_bytes(auth.nonce)
             at, data = PERMIT2, nonce_bitmap(auth.from_, nonce)
-        with suppress(PaymentFailed):  # the outcome then stays unknown
-            word = node.call(at, data)
+        call = {"to": to_hex(at), "data": to_hex(data)}
+        call_ = {"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": [call, "latest"]}
+        with suppress(httpx.HTTPError, ValueError):  # the outcome then stays unknown
+            url = f"{self.local.rpc}/{named.name}"
+            request = self.http.build_request("POST", url, json=call_, timeout=ASK_S)
+            read = object_in(answer_to(self.http, request, deadline_s=ASK_S).content) or {}
+            word = int(str(read.get("result")), 16)
             return replace(found, is_used=bool(word >> (nonce & 255) & 1))
         return found
-
-    def _node(self, network: Network) -> Node | None:
-        """Return a node of a network; None if none is known, or trusted."""
-        url = self.rpc
-        if not url and self.local.rpc and self.local.allowed.is_play(self.network, self.wallet):
-            url = f"{self.local.rpc}/{network.name}"
-        return Node(url, partial(answer_to, self.http, deadline_s=ASK_S)) if url else None
-
-    def _approve(self, amount_base: int, *, asks: bool) -> None:
-        """Let Permit2 take --approve, if it may take too little and no permit will say so.
-
-        Raises `PaymentFailed`.
-        """
-        network, node = self.network, self._node(self.network)
-        most_base = to_base(self.approve, network.decimals)
-        if amount_base > most_base:
-            price = f"{to_decimal(amount_base, network.decimals)} {network.token_symbol}"
-            raise PaymentFailed(f"the 402 asks for {price}; --approve allows {self.approve}")
-        if node is None:
-            raise PaymentFailed(f"--approve: no node of {network.name} is known; give --rpc URL")
-        if not is_allowed(node, self.wallet, network.asset, amount_base, asks=asks):
-            tx_hash = approve(node, self.wallet, network, most_base)
-            facts = {"amount": amount_in(str(most_base), network), "transaction": tx_hash}
-            self.tell(Step("Approved Permit2, by a transaction", True, facts))
 
     # --- the payer -----------------------------------------------------------------------
 
@@ -639,11 +610,7 @@ class Purchase:
         Raises `PaymentFailed`.
         """
         if self.resumed.payments:  # whatever the 402 asks now, resumed payments come first
-            last = self.resumed.payments[-1]
-            if self.approve and last.by_permit2:
-                permits = permit_in(last.proof.get(PAYMENT_HEADERS[2])) is not None
-                self._approve(last.auth.value, asks=permits)
-            return self._single(last.version)
+            return self._single(self.resumed.payments[-1].version)
         other = foreign_in(response.headers, response.content)
         if other is not None:
             none = "the 402 has no payment requirements; `doctor URL` looks closer. "
@@ -663,9 +630,6 @@ class Purchase:
         if picked.way is None or picked.network is None:
             raise self._unpayable([way for _, way in ways], picked)
         self.network, self.picked = picked.network, picked
-        if self.approve and by_permit2(picked.way) is not None:
-            required = json_in(response.headers.get(REQUIRED_HEADER), RequiredV2)
-            self._approve(parse_base(str(picked.way.amount)), asks=sponsors_permits(required))
         try:
             if self.session:
                 deposit = self._spend()
@@ -681,7 +645,6 @@ class Purchase:
         return to_decimal(to_base(self.max_amount, decimals), decimals)
 
     def _single(self, version: Version | None) -> PaymentAuth:
-        node = self._node(self.network)
         self._payer = PaymentAuth(
             self.wallet,
             max_amount=self._spend(),
@@ -691,8 +654,6 @@ class Purchase:
             clock=self.local.allowed.clock_for(self.network, self.wallet),
             deadline_s=DEADLINE_S,
             permit2=self.permit2,
-            approve=self.approve or "0",
-            rpc_url=node.url if node else "",
         )
         if self.resumed.payments:
             self._payer.resume(self.request, self.resumed)
@@ -769,14 +730,7 @@ class Purchase:
             )
         return draft
 
-    def _is_for_node(self, request: httpx.Request) -> bool:
-        """Tell whether the payer asks its node, which is no step of the purchase."""
-        node = self._node(self.network)
-        return node is not None and request.url == httpx.URL(node.url)
-
     def _sends(self, request: httpx.Request) -> None:
-        if self._is_for_node(request):
-            return
         self.last, draft = request, self.sent
         pays = self._paid_in(request) is not None
         if pays and (draft is None or self.mistake is None):
@@ -801,15 +755,11 @@ class Purchase:
         title = "Signed an EIP-3009 authorization, off-chain"
         if self.sent.by_permit2:
             title = "Signed a message of Permit2, off-chain: the amount at most"
-            if permit := permit_in(request.headers.get(PAYMENT_HEADERS[2])):
-                facts["permit"] = f"{amount_in(permit.amount, self.network)}, for Permit2 alone"
         if any(auth == each.auth for each in self.resumed.payments):
             title = "Resumed the authorization of an earlier start"
         self.tell(Step(title, True, facts))
 
     def _answered(self, request: httpx.Request, response: httpx.Response) -> None:
-        if self._is_for_node(request):
-            return
         self.newest, status = response, answer(response.status_code)
         facts: dict[str, Any] = {"answer": refusal_in(response) if response.is_error else status}
         name, is_tool = f"{request.method} {request.url.path}", mcp.TOOL in request.headers

@@ -393,7 +393,7 @@ class PaymentAuth(FlowAuth):
         wanted, allowed = required[last[0]], None
         if self.signer.approve_base and sponsors_permits(wanted):
             owner = self.wallet.address_bytes
-            allowed = yield from ask_allowance(self._rpc_url, last[0].asset, owner)
+            allowed = yield from ask_allowance(self._rpc_url, last[0], owner)
         return self.signer.sign(wanted, *last, allowed)
 
     def _show_unserved(self, order: Order) -> Flow:

@@ -278,8 +278,10 @@ async def call_paid(
     Returns the result as the session does. `server` is your name for the server: a payment with an
     unknown outcome is sent again, in any session, for a call of the same tool with the same
     arguments on the server of this name. Raises the errors of the session, and of
-    `PaymentAuth`.
+    `PaymentAuth`; `ValueError` for a `PaymentAuth` with `approve`.
     """
+    if auth.signer.approve_base:
+        raise ValueError("call_paid asks no node: give it a PaymentAuth without `approve`")
     transport = _SessionTransport(session)
     async with httpx.AsyncClient(transport=transport, auth=auth, trust_env=False) as http:
         await http.send(tool_request(f"mcp://server/{quote(server, safe='')}", name, arguments))
