@@ -432,6 +432,16 @@ def test_what_is_sold_for_another_network_is_not_judged_and_shown_as_it_was_give
     )
 
 
+def test_a_scheme_that_is_not_sold_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    words = ["--start", f"{sys.executable} -m tests.suite_server.shop", "--only", "server/many/two"]
+    done = CliRunner().invoke(app, ["conformance", "server", "/weather", *words])
+    told = [line for line in done.output.splitlines() if line.startswith("Not judged")]
+    assert told == [f"Not judged: {each} by Permit2" for each in (
+        "permit2: it sells no exact", "upto: it sells no upto"
+    )]  # fmt: skip
+
+
 def test_a_wallet_signs_the_text_that_the_extension_shows() -> None:
     fields = {
         "domain": "api.example.com",

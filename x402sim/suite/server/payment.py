@@ -133,13 +133,20 @@ def payable(dialect: Dialect, answer: Answer, network: Network) -> dict[str, Any
     return next(payables(dialect, answer, network), None)
 
 
-def is_meant(dialect: Dialect, answer: Answer, network: Network) -> bool:
-    """Tell whether an offer is for the case's payer, perhaps with mistakes."""
-    ours = x402.network_name(dialect.version, network)
+def offers_of(dialect: Dialect, answer: Answer) -> Iterator[dict[str, Any]]:
+    """Yield the offers of the dialect's scheme and transfer method, on any network."""
     for each in offers_in(dialect, answer):
         given = each.get("extra")
         is_its = _is_of(dialect, given if isinstance(given, dict) else {})
-        if each.get("scheme") == dialect.scheme and each.get("network") == ours and is_its:
+        if each.get("scheme") == dialect.scheme and is_its:
+            yield each
+
+
+def is_meant(dialect: Dialect, answer: Answer, network: Network) -> bool:
+    """Tell whether an offer is for the case's payer, perhaps with mistakes."""
+    ours = x402.network_name(dialect.version, network)
+    for each in offers_of(dialect, answer):
+        if each.get("network") == ours:
             try:
                 return parse_address(str(each.get("asset"))) == network.asset
             except ValueError:

@@ -31,7 +31,14 @@ from x402sim.suite.options import (
 from x402sim.suite.rooms import ControlPlay, RoomResults, in_rooms
 from x402sim.suite.row import RoomCase, RoomKind, beginnings, cases_of, rows_of
 from x402sim.suite.server.double import SETTLE, Double
-from x402sim.suite.server.payment import Dialect, is_meant, offers_in, payable, required_in
+from x402sim.suite.server.payment import (
+    Dialect,
+    is_meant,
+    offers_in,
+    offers_of,
+    payable,
+    required_in,
+)
 from x402sim.suite.server.play import COUNTER, Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import (
@@ -472,6 +479,8 @@ async def _control(judge: ServerJudge, room: ServerRoom, dialect: Dialect) -> Co
         found = [case.test(play, answer) for case in of_offer if case.level == "MUST"]
         if any(isinstance(each, Violation) for each in found):
             judge.misoffered.add(dialect)
+    if dialect.by_permit2 and not any(offers_of(dialect, answer)):
+        return ControlPlay(why=f"it sells no {dialect.scheme} by Permit2")
     if payable(dialect, answer, room.network) is None:
         offers = "; ".join(json.dumps(each)[:300] for each in offers_in(dialect, answer)[:3])
         return ControlPlay(
