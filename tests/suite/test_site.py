@@ -86,8 +86,8 @@ def test_the_page_of_a_case_has_the_sentence_the_loss_and_the_command_that_repea
     assert f'They are kept of <a href="../case/{first}">' in page, (
         "it shows no other case's answers"
     )
-    assert "1 transfer of 10000 base units" not in page
-    assert "1 transfer of 10000 base units" in site[f"case/{first}"]
+    assert "10000 base units from 0x" not in page
+    assert "10000 base units from 0x" in site[f"case/{first}"]
     assert "503 with Retry-After" in page, "what repairs it"
     assert re.search(r"MUST fail, \d causes", site["badge/server-x402-fastapi-2.25.0.svg"])
     assert LOST in site["drift.html"]

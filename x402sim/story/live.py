@@ -24,6 +24,7 @@ from x402sim.protocol.permit2_payments import Permit2Payment
 from x402sim.protocol.x402 import exact_payload, read_required
 from x402sim.rng import Stream
 from x402sim.serving.control.app import EVENTS
+from x402sim.serving.control.client import ControlError
 from x402sim.serving.control.messages import Transfer, WorldInfo
 from x402sim.story.observing import Act, NewBlock, Observers, newest_block
 from x402sim.story.payer import Answer, Payer, Spending
@@ -67,15 +68,18 @@ class LiveWorld:
     async def start(cls, stage: Stage) -> "LiveWorld":
         """Return the live world on an open stage; transfers and earnings count from now.
 
-        Raises `ControlError`.
+        Raises `ConnectionError` if the control API refuses, or answers unreadably.
         """
         live, control = cls(stage), stage.control
         if control is None:
             return live
-        live.info = await control.who()
-        for account in live._accounts().values():
-            live._initial_balances[account] = await stage.balance(*account)
-        live._earlier_transfers = frozenset(each.tx_hash for each in await control.transfers())
+        try:
+            live.info = await control.who()
+            for account in live._accounts().values():
+                live._initial_balances[account] = await stage.balance(*account)
+            live._earlier_transfers = frozenset(each.tx_hash for each in await control.transfers())
+        except ControlError as wrong:
+            raise ConnectionError(str(wrong)) from wrong
         return live
 
     def _accounts(self) -> dict[events.ServiceName, tuple[str, str | None]]:

@@ -24,7 +24,7 @@ JOURNAL_ANSWER_BYTES = 64 * MIB
 """Some 300,000 events."""
 
 
-class ControlError(ConnectionError):
+class ControlError(RuntimeError):
     """The control API did not answer, refused, or answered what cannot be read.
 
     `answer` is its answer; None if none came.
