@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from x402sim.protocol.money import to_base
+from x402sim.protocol.money import to_base, to_decimal
 from x402sim.suite import texts
 from x402sim.suite.row import only
 from x402sim.suite.server.case import (
@@ -27,7 +27,7 @@ from x402sim.suite.server.case import (
 from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on
 from x402sim.suite.server.payment import BEFORE_S, Dialect, receipt_in
 from x402sim.suite.server.play import Item, Play
-from x402sim.suite.verdict import Found, NotApplicable, Violation
+from x402sim.suite.verdict import Found, NotApplicable, Untold, Violation
 from x402sim.suite.wire import as_json, says
 from x402sim.text.words import often
 
@@ -75,6 +75,10 @@ def _is_charged(play: Play, observed: Trade) -> Found:
         actual=observed.summary,
         loss=play.tokens(observed.payment.auth.value, "what it redirects to was had for nothing"),
     )
+
+
+MOST_TIMES = 100
+"""An amount used above so many times the maximum is taken for base units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +135,16 @@ async def _metered(play: Play) -> list[Metered]:
     found = []
     for item in play.metered:
         payment = await play.draft(item)
+        used = to_base(item.used, play.room.network.decimals)
+        if used > MOST_TIMES * payment.auth.value:
+            most = to_decimal(payment.auth.value, play.room.network.decimals)
+            raise Untold(f"--metered {item.used} is in tokens; {item.shown} costs at most {most}")
         answer = await play.pay(payment, item)
         if answer.is_2xx:
             await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
         bought = await sent_again(play, payment, [answer], again=0, item=item)
         calls = [it for it in play.double.calls if (it.path, it.nonce) == (SETTLE, payment.nonce)]
         asked = [it.amount_base for it in calls if it.amount_base is not None]
-        used = to_base(item.used, play.room.network.decimals)
         found.append(Metered(trade=bought, used=used, asked=asked))
     return found
 

@@ -266,6 +266,12 @@ def test_goods_sold_upto_that_settle_nothing_or_the_maximum_are_told(
     assert ("was the maximum" in told) == (code == 0 and not metered)
 
 
+def test_an_amount_used_in_base_units_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    only = ("--only", "server/handler/used", "--dialects", "upto", "--metered", "4000 /weather")
+    code, told = asked("'sells upto' 'settles the maximum'", monkeypatch, *only)
+    assert (code, "--metered 4000 is in tokens" in told) == (2, True), told
+
+
 def test_an_offer_by_which_nobody_can_pay_is_judged_though_nothing_can_be_bought(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
