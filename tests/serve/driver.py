@@ -102,8 +102,9 @@ class Running:
         return [line for line in self._lines.queue if line]
 
     def errors(self) -> str:
-        self._errors.seek(0)
-        return self._errors.read()
+        # the process shares the file's place: a seek would make it write over its own lines
+        file = self._errors.fileno()
+        return os.pread(file, os.fstat(file).st_size, 0).decode("utf-8", "replace")
 
     def end(self, number: int | None) -> int:
         """Send a signal (None: it is ending by itself) and return the exit code."""

@@ -74,6 +74,7 @@ def test_each_payment_of_a_shop_is_a_lane_and_can_be_copied(
             assert _pay(world, f"{ready['service']}/weather") == 1  # its answer is lost
             browser.sees(".lane .badge.served", "served")
             browser.sees(".lane.refused .why", "value_mismatch")
+            browser.sees("#count", "3 of 3")  # a lane that comes moves the others below the mouse
             browser.do("click", ".lane.refused")
             browser.sees(
                 "#detail", "wrong: value", "seen: 5000", "Sign exactly what the 402 requires"
