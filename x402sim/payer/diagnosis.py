@@ -353,7 +353,7 @@ def examine(
     found = list(_of_answer(request, response))
     ways = ways_in(response.headers, response.content) if response.status_code == 402 else []
     by_way = [list(of_way(way, known, str(request.url))) for way in ways]
-    takes_permit2 = [way for way in ways if by_permit2(way) is not None]
+    takes_permit2 = [way for way in ways if _by_permit2(way) is not None]
     for way, own in zip(ways, by_way, strict=True):
         own += [_allowance(response, way)] if way in takes_permit2 else []
         if way.dialect is not Dialect.TWO_STEPS:
@@ -546,7 +546,7 @@ def pick(
     `permit2`, offers by Permit2 come last.
     """
     rejected: list[Rejected] = []
-    of_permit2 = {number for number, way in ways if permit2 and by_permit2(way) is not None}
+    of_permit2 = {number for number, way in ways if permit2 and _by_permit2(way) is not None}
     for number, way in sorted(ways, key=lambda each: (each[0] in of_permit2, _preference(each))):
         network = way.network(known)
         if number in of_permit2:
@@ -571,7 +571,7 @@ def _preference(numbered: tuple[int, Way]) -> tuple[int, bool, int]:
     return _ORDER.index(way.dialect), way.extra.get(PAYMENT_FLOW) == "upfront", number
 
 
-def by_permit2(way: Way) -> RequirementsV2 | None:
+def _by_permit2(way: Way) -> RequirementsV2 | None:
     """Return the requirements of an offer by Permit2; None for others, or for unreadable fields."""
     if way.dialect is not Dialect.V2:
         return None
@@ -596,7 +596,7 @@ def _allowance(response: httpx.Response, way: Way) -> Finding:
 
 
 def _why_not_by_permit2(way: Way, network: Network | None, known: Mapping[str, Network]) -> str:
-    offered = by_permit2(way)
+    offered = _by_permit2(way)
     if found := list(blocking(of_way(way, known))):
         return ", ".join(as_reason(each) for each in found)
     if network is None or offered is None:
@@ -622,7 +622,7 @@ def _why_not(
         return ", ".join(as_reason(each) for each in found)
     if network is None:
         return f"network {str(way.fields.get('network'))[:80]!r} is not known; --network-file"
-    if by_permit2(way) is not None:
+    if _by_permit2(way) is not None:
         scheme = way.fields["scheme"]
         return f"{scheme} by Permit2, paid only if told to: permit2=True, or pay --permit2"
     try:

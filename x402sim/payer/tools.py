@@ -281,7 +281,9 @@ async def call_paid(
     `PaymentAuth`; `ValueError` for a `PaymentAuth` with `approve`.
     """
     if auth.signer.approve_base:
-        raise ValueError("call_paid asks no node: give it a PaymentAuth without `approve`")
+        raise ValueError(
+            "call_paid reaches no node, and a permit needs one: use a PaymentAuth without `approve`"
+        )
     transport = _SessionTransport(session)
     async with httpx.AsyncClient(transport=transport, auth=auth, trust_env=False) as http:
         await http.send(tool_request(f"mcp://server/{quote(server, safe='')}", name, arguments))

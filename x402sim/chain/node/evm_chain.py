@@ -243,7 +243,7 @@ class Sender:
         return False
 
     async def resend_if_dropped(self, tx_hash: Hash, *, is_known: bool) -> None:
-        """Send an unmined transaction again, if the node has dropped it, and it is not known there.
+        """Send an unmined transaction again if the node has dropped it: then `is_known` is False.
 
         Raises `Replaced` if it was replaced, and `ChainError`. `REPLACED_AFTER` answers in a row
         prove a replacement. A single answer does not: a load balancer may reach a node that lags.
