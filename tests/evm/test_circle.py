@@ -16,7 +16,7 @@ from tests.chain.helpers import (
 from tests.evm import circle
 from tests.evm.flows import flows, prepare
 from tests.evm.helpers import ChainDriver
-from x402sim.chain.ledger.token import FUNCTIONS, PROXY_FUNCTIONS, PROXY_SLOTS, VIEWS
+from x402sim.chain.ledger.token import FUNCTIONS, VIEWS
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import keccak256, to_hex
 
@@ -33,7 +33,6 @@ def entry(mapping: int, *keys: bytes) -> bytes:
 
 SLOTS = [
     *(abi.word(n) for n in range(20)),
-    *PROXY_SLOTS,
     *(entry(mapping, account) for mapping in (9, 12, 13, 17) for account in ACCOUNTS),
     *(entry(10, ALICE.address_bytes, account) for account in ACCOUNTS),
     *(entry(16, ALICE.address_bytes, nonce(name)) for name in ("a", "d", "unused")),
@@ -68,7 +67,7 @@ def test_storage_and_getters_are_circles_after_every_call(two: list[ChainDriver]
 
 def test_the_ledger_has_circles_functions():
     functions = {abi.selector(signature) for signature in circle.functions()}
-    assert FUNCTIONS.keys() == functions | set(PROXY_FUNCTIONS)
+    assert FUNCTIONS.keys() == functions
 
 
 GOOD = authorization(nonce=nonce("packed"))

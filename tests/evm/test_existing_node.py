@@ -214,7 +214,8 @@ def test_a_minter_mints_who_is_not_the_owner(node: str, monkeypatch: pytest.Monk
     token = circles(node)
     monkeypatch.setenv(KEYS, STRANGER.private_key)
     assert World(chain=Node(node, token=token)).play("replay").outcome == "skipped"
-    configured = abi.calldata(abi.CONFIGURE_MINTER, STRANGER.address_bytes, 10**12)
+    configured = abi.selector("configureMinter(address,uint256)")
+    configured += abi.word(STRANGER.address_bytes, 10**12)
     asked = {"from": OWNER.address, "to": token, "input": to_hex(configured)}
     ask(node, "eth_sendTransactionSync", asked)
     run = World(chain=Node(node, token=token)).play("replay")

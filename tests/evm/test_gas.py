@@ -10,7 +10,7 @@ from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, SHOP, TOKEN
 from tests.evm import circle
 from tests.evm.flows import WALLET, Flow, flows, paid, prepare, refusals
 from tests.evm.helpers import ChainDriver, Town, estimate
-from tests.evm.measure import PROXYS, TABLE, measure
+from tests.evm.measure import TABLE, measure
 from x402sim.chain.base import Call, Reverted, TxReceipt
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash, checksum, to_hex
@@ -109,7 +109,7 @@ def test_refused_signatures_cost_what_the_table_of_differences_says(
 def test_every_function_costs_the_same_with_any_words(two: list[ChainDriver]):
     """As a transaction, views too: without arguments, with more than are needed, with money."""
     compared = 0
-    for name in [*sorted(circle.functions()), *PROXYS[:2]]:
+    for name in sorted(circle.functions()):
         words = name.count(",") + (not name.endswith("()"))
         selector, alice = abi.selector(name), abi.word(ALICE.address_bytes)
         calls = [selector, selector + alice * words + bytes(33), selector + bytes(32 * words)]
@@ -117,10 +117,10 @@ def test_every_function_costs_the_same_with_any_words(two: list[ChainDriver]):
             real, ours = (driver.send(data, OWNER, value) for driver in two)
             assert ours.revert_reason == real.revert_reason, (name, data.hex())
             has_tail = "string" in name or name.endswith("bytes)")
-            if len(data) == 4 or not (has_tail or name in PROXYS):
+            if len(data) == 4 or not has_tail:
                 assert ours.gas_used == real.gas_used, (name, data.hex())
                 compared += 1
-    assert compared > 200
+    assert compared > 150
 
 
 LIMITED = ("settlement", "last settlement", "settlement to oneself", "transfer", "last approval")

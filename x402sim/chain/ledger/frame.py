@@ -9,7 +9,7 @@ experiment may leave a row out.
 Clauses: 5/signature-proves, 5/nonce-once, 5/window.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, NoReturn, TypeVar
 
@@ -258,6 +258,19 @@ class Token:
         self.prices = gas.prices()
 
 
+Event = tuple[Address, tuple[bytes, ...], bytes]
+"""The contract, the topics and the data of an event."""
+
+
+class Execution(msgspec.Struct, frozen=True, gc=False):
+    """What the call of a transaction did; a reverted call leaves the state as before."""
+
+    gas_used: int = 0
+    revert_reason: str | None = None
+    refund: int = 0
+    logs: Sequence[Event] = ()
+
+
 class Frame(msgspec.Struct, gc=False):
     """One running call of the token: events and gas so far."""
 
@@ -267,7 +280,7 @@ class Frame(msgspec.Struct, gc=False):
     now_s: int
     gas_used: int
     """Refunds are not counted."""
-    logs: list[tuple[tuple[bytes, ...], bytes]] = []
+    logs: list[Event] = []
     refund: int = 0
     last: int = 0
     """The extra gas of the last write, relative to a usual change."""
@@ -280,7 +293,8 @@ class Frame(msgspec.Struct, gc=False):
 
     def emit(self, event: bytes, *indexed: bytes, data: bytes = b"") -> None:
         """Emit an event."""
-        self.logs.append(((event, *[each.rjust(32, b"\0") for each in indexed]), data))
+        topics = (event, *[each.rjust(32, b"\0") for each in indexed])
+        self.logs.append((self.call.to, topics, data))
 
     def require(self, table: str, auth: Authorization, digest: bytes, signature: bytes) -> None:
         """Check the rows of a table, and charge the signature; raises `Reverted` with the reason of
@@ -330,10 +344,9 @@ class Frame(msgspec.Struct, gc=False):
                 row = f"token/{role}-not-blacklisted"
                 self.refuse("Blacklistable: account is blacklisted", row)
 
-    def require_role(self, role: str, refusal: str) -> None:
-        """Raise `Reverted` unless the account that has a role calls."""
-        if self.call.sender != self.state.roles.get(role):
-            self.refuse(refusal)
+    def need_owner(self, refusal: str) -> None:
+        """Raise `Reverted` unless the token's owner calls."""
+        self.need(self.call.sender == self.token.owner, refusal)
 
     def least(self) -> int:
         """Return the gas that the accepted call needs."""

@@ -15,12 +15,10 @@ the rows of signatures and of delegations):
 | `bytes` or a string that does not fit into the calldata | below 300 |
 | refused by a payer's smart wallet | below 7,000 less, 50 more, and 200 more a word above 3 |
 | a payer with a contract that is not the smart wallet here | what its code does |
-| `rescueERC20` of another contract than the token and the smart wallet | what its code does |
 | what the access list names, or a payer that is a precompile | at most 2,500 each |
-| the proxy's own functions: with more than they need | 3 a word |
+| the administration of the token and of its proxy, which the ledger lacks | all of it |
 | Permit2 and the x402 proxies | at most 5,200, of a payment 700 |
 | a delegation (EIP-7702) of an account that was never there | anvil refunds 12,500, geth nothing |
-| the same, of its administrator, without their arguments | below 8,000 |
 """
 
 from bisect import bisect

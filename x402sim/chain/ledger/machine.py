@@ -23,17 +23,15 @@ from x402sim.chain.base import (
     ForcedReverts,
     Log,
     LogFilter,
-    Reverted,
     Transaction,
     TxReceipt,
     require_depth,
 )
 from x402sim.chain.contract import MULTICALL
-from x402sim.chain.ledger import gas, permit2
-from x402sim.chain.ledger.frame import DELEGATION, OUT_OF_GAS, Frame, Token, call_other
+from x402sim.chain.ledger import gas, permit2, token as fiat
+from x402sim.chain.ledger.frame import DELEGATION, Execution, Frame, Token, call_other
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
 from x402sim.chain.ledger.state import Archive, LedgerState, LogIndex, passes
-from x402sim.chain.ledger.token import FIRST_ROLES, IMPLEMENTATION, run
 from x402sim.http.limits import (
     MAX_MINED_BYTES,
     MAX_POOL,
@@ -250,9 +248,8 @@ class Machine:
         for account, amount_base in balances.items():
             self.state.put(self.state.balances, account, amount_base)
         self.state.native.update(native)
-        contracts = (token.network.asset, IMPLEMENTATION, MULTICALL, *CONTRACTS)
+        contracts = (token.network.asset, MULTICALL, *CONTRACTS)
         self.state.codes |= dict.fromkeys(contracts, NO_CODE)
-        self.state.roles |= dict.fromkeys(FIRST_ROLES, token.owner)
         self.state.minter_allowances[token.owner] = MAX_UINT256
         self.state.blacklisted[token.network.asset] = True
         self._add_block(genesis_s, [])
@@ -440,7 +437,7 @@ class Machine:
                     return permit2.run(running), running
                 return call_other(state, call.to, call.data), None
             frame = Frame(token, state, call, now_s, token.prices.accepted(call.data))
-            return run(frame), frame
+            return fiat.run(frame), frame
         finally:
             state.undo(mark)
 
@@ -600,59 +597,18 @@ class Machine:
         """Run one transaction; the sender pays the gas even of a revert."""
         (number, block_hash, index), call = place, tx.call
         intrinsic = gas.intrinsic_of(tx.signed) if tx.signed else gas.intrinsic(call.data)
-        gas_used, reason, left = intrinsic, None, tx.gas_limit - intrinsic
         state.put(state.account_nonces, call.sender, tx.nonce + 1)
         refund = delegate(state, self.token.network.chain_id, tx.signed) if tx.signed else 0
-        frame: Frame | None = None
-        running: permit2.Running | None = None
-        mark = state.mark()
-        try:
-            if call.to == self.token.network.asset:
-                frame = Frame(self.token, state, call, now_s, self.token.prices.accepted(call.data))
-                if self.forced_reverts.strike(call):
-                    self.forced_reverts = self.forced_reverts.less_one()
-                    frame.refuse("forced revert")
-                run(frame)
-                if frame.gas_used + gas.SENTRY + left // gas.LENT > left and frame.least() > left:
-                    raise Reverted(OUT_OF_GAS)
-                gas_used += frame.gas_used
-                refund += frame.refund
-            elif call.to in CONTRACTS:
-                running = permit2.Running(self.token, state, call, now_s)
-                if self.forced_reverts.strike(call):
-                    self.forced_reverts = self.forced_reverts.less_one()
-                    raise Reverted(permit2.NOT_TRANSFERRED)
-                permit2.run(running)
-                if running.least() > left:
-                    raise Reverted(OUT_OF_GAS)
-                gas_used += running.gas_used
-                refund += running.refund
-            elif call.to == MULTICALL:
-                raise Reverted(NO_TRANSACTIONS)
-            _pay(state, call)
-        except Reverted as reverted:
-            state.undo(mark)
-            reason = str(reverted)
-            if frame:
-                reason, cost = frame.refused(reason, left)
-                gas_used, frame = intrinsic + cost, None
-            elif running:
-                is_out = reason == OUT_OF_GAS or running.gas_used > left
-                reason = OUT_OF_GAS if is_out else reason
-                gas_used, running = intrinsic + (left if is_out else running.gas_used), None
+        done = self._run(state, call, now_s, tx.gas_limit - intrinsic)
+        gas_used, refund = intrinsic + done.gas_used, refund + done.refund
         gas_used -= min(refund, gas_used // gas.REFUND_QUOTIENT)
         gas_used = max(gas_used, gas.floor(call.data))
         fee = min(gas_used * tx.gas_price, state.native.get(call.sender, 0))
         state.put(state.native, call.sender, state.native.get(call.sender, 0) - fee)
         logs = [
-            Log(call.to, topics, data, number, block_hash, tx.hash, index, logs_before + i, now_s)
-            for i, (topics, data) in enumerate(frame.logs if frame else ())
+            Log(of, topics, data, number, block_hash, tx.hash, index, logs_before + i, now_s)
+            for i, (of, topics, data) in enumerate(done.logs)
         ]
-        if running:
-            logs = [
-                Log(of, topics, data, number, block_hash, tx.hash, index, logs_before + i, now_s)
-                for i, (of, topics, data) in enumerate(running.logs)
-            ]
         return TxReceipt(
             tx_hash=tx.hash,
             block_number=number,
@@ -663,17 +619,32 @@ class Machine:
             gas_price=tx.gas_price,
             cumulative_gas_used=gas_before + gas_used,
             logs=tuple(logs),
-            revert_reason=reason,
+            revert_reason=done.revert_reason,
             type=tx.signed.type if tx.signed else LEGACY,
         )
 
+    def _run(self, state: LedgerState, call: Call, now_s: int, left: int) -> Execution:
+        """Run a transaction's call with the gas that is left, in the called contract."""
+        if call.to not in (self.token.network.asset, *CONTRACTS):
+            return _pay(state, call)
+        is_forced = self.forced_reverts.strike(call)
+        if is_forced:
+            self.forced_reverts = self.forced_reverts.less_one()
+        if call.to in CONTRACTS:
+            running = permit2.Running(self.token, state, call, now_s)
+            return permit2.execute(running, left, is_forced=is_forced)
+        frame = Frame(self.token, state, call, now_s, self.token.prices.accepted(call.data))
+        return fiat.execute(frame, left, is_forced=is_forced)
 
-def _pay(state: LedgerState, call: Call) -> None:
-    """Move the native currency of a call; raises `Reverted` if there is not enough."""
-    if not call.value:
-        return
+
+def _pay(state: LedgerState, call: Call) -> Execution:
+    """Move the native currency of a call to an account, or to a contract that takes none."""
     native = state.native
+    if call.to == MULTICALL:
+        return Execution(revert_reason=NO_TRANSACTIONS)
     if native.get(call.sender, 0) < call.value:
-        raise Reverted("insufficient native balance")
-    state.put(native, call.sender, native.get(call.sender, 0) - call.value)
-    state.put(native, call.to, native.get(call.to, 0) + call.value)
+        return Execution(revert_reason="insufficient native balance")
+    if call.value:
+        state.put(native, call.sender, native.get(call.sender, 0) - call.value)
+        state.put(native, call.to, native.get(call.to, 0) + call.value)
+    return Execution()

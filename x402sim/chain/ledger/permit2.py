@@ -11,7 +11,15 @@ import msgspec
 
 from x402sim.chain.base import Call, Reverted
 from x402sim.chain.ledger import gas
-from x402sim.chain.ledger.frame import Arguments, Frame, Token, call_other
+from x402sim.chain.ledger.frame import (
+    OUT_OF_GAS,
+    Arguments,
+    Event,
+    Execution,
+    Frame,
+    Token,
+    call_other,
+)
 from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.ledger.token import run as run_token
 from x402sim.chain.reverts import custom
@@ -47,7 +55,7 @@ class Running(msgspec.Struct, gc=False):
     now_s: int
     gas_used: int = gas.PERMIT2_ENTERED
     refund: int = 0
-    logs: list[tuple[Address, tuple[bytes, ...], bytes]] = []
+    logs: list[Event] = []
     allowed_before: int | None = None
     """The payer's allowance before a permit in this call."""
 
@@ -73,7 +81,7 @@ class Running(msgspec.Struct, gc=False):
             raise
         self.gas_used += frame.gas_used
         self.refund += frame.refund
-        self.logs += [(call.to, topics, data) for topics, data in frame.logs]
+        self.logs += frame.logs
 
     def transfer(self, token: Address, owner: Address, to: Address, amount_base: int) -> None:
         """Move tokens by the owner's allowance to Permit2; raises `Reverted`."""
@@ -302,3 +310,20 @@ def run(running: Running) -> bytes:
     if function is None or call.value:
         raise Reverted("")
     return function(running, Arguments(call.data[4:]))
+
+
+def execute(running: Running, left: int, *, is_forced: bool) -> Execution:
+    """Run a transaction's call with the gas that is left; a forced revert does nothing else."""
+    mark = running.state.mark()
+    try:
+        if is_forced:
+            raise Reverted(NOT_TRANSFERRED)
+        run(running)
+        if running.least() > left:
+            raise Reverted(OUT_OF_GAS)
+    except Reverted as reverted:
+        running.state.undo(mark)
+        if str(reverted) == OUT_OF_GAS or running.gas_used > left:
+            return Execution(left, OUT_OF_GAS)
+        return Execution(running.gas_used, str(reverted))
+    return Execution(running.gas_used, None, running.refund, running.logs)

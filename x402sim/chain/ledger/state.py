@@ -128,8 +128,6 @@ class LedgerState:
         self.nonce_bitmaps: dict[tuple[Address, int], int] = {}
         """The used nonces of each owner at Permit2: by word, a bit each."""
         self.switches: dict[str, bool] = {}
-        self.roles: dict[str, Address] = {}
-        """The account of each role of the token, by the getter's name, for example "pauser"."""
         self.native: dict[Address, int] = {}
         self.account_nonces: dict[Address, int] = {}
         """How many transactions of each account are mined."""
@@ -150,7 +148,7 @@ class LedgerState:
         kept = (
             *(self.balances, self.authorizations, self.blacklisted, self.minter_allowances),
             *(self.codes, self.slots, self.allowances, self.permit_nonces, self.switches),
-            *(self.roles, self.native, self.account_nonces, self.nonce_bitmaps),
+            *(self.native, self.account_nonces, self.nonce_bitmaps),
         )
         self._past: dict[int, MutableMapping[Any, Past]] = {id(mapping): {} for mapping in kept}
         """The past of each value in the state after a block, by the mapping's id."""

@@ -10,13 +10,12 @@ from x402sim.chain.base import ChainError
 from x402sim.chain.contract import text_word
 from x402sim.chain.ledger.frame import Token
 from x402sim.chain.ledger.state import LedgerState
-from x402sim.chain.ledger.token import PROXY_SLOTS
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS, Address, keccak256
+from x402sim.protocol.crypto import Address, keccak256
 from x402sim.protocol.eip3009 import separator
 
 OWNER, PAUSER, BLACKLISTER, NAME, SYMBOL, DECIMALS, CURRENCY, MASTER_MINTER = 0, 1, 2, 4, 5, 6, 7, 8
-BALANCES, ALLOWANCES, SUPPLY, MINTERS, MINTER_ALLOWANCES, RESCUER = 9, 10, 11, 12, 13, 14
+BALANCES, ALLOWANCES, SUPPLY, MINTERS, MINTER_ALLOWANCES = 9, 10, 11, 12, 13
 SEPARATOR, USED, PERMIT_NONCES, INITIALIZED = 15, 16, 17, 18
 VERSION = 3
 """How often the token was initialized: up to version 2.2."""
@@ -32,20 +31,18 @@ def word_at(state: LedgerState, token: Token, account: Address, slot: bytes) -> 
 
 
 def _words(state: LedgerState, token: Token) -> Iterator[tuple[bytes, bytes]]:
-    roles, network, word = state.roles, token.network, abi.word
+    owner, network, word = token.owner, token.network, abi.word
     paused = bytes([bool(state.switches.get("paused"))])
-    yield from PROXY_SLOTS.items()
-    yield word(OWNER), word(roles["owner"])
-    yield word(PAUSER), word(paused + roles["pauser"])
-    yield word(BLACKLISTER), word(roles["blacklister"])
-    yield word(RESCUER), word(roles.get("rescuer", ZERO_ADDRESS))
+    yield word(OWNER), word(owner)
+    yield word(PAUSER), word(paused + owner)
+    yield word(BLACKLISTER), word(owner)
     yield word(SEPARATOR), separator(network.domain)
     yield word(INITIALIZED), word(VERSION)
     yield word(NAME), text_word(network.token_name)
     yield word(SYMBOL), text_word(network.token_symbol)
     yield word(DECIMALS), word(network.decimals)
     yield word(CURRENCY), text_word("USD")
-    yield word(MASTER_MINTER), word(b"\1" + roles["masterMinter"])
+    yield word(MASTER_MINTER), word(b"\1" + owner)
     yield word(SUPPLY), word(state.supply)
     for minter, allowance_base in state.minter_allowances.items():
         yield _entry(MINTERS, minter), word(1)

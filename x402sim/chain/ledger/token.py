@@ -1,8 +1,8 @@
-"""The token contract: ERC-20, EIP-3009, EIP-2612's permits, and Circle's minters, pause, blacklist
-and roles, by selector.
+"""The token contract: ERC-20, EIP-3009, EIP-2612's permits, and Circle's mint, pause and blacklist,
+by selector.
 
-The token is behind a proxy, with an administrator and the address of the implementation. The ledger
-has one implementation; nobody upgrades. The administrator cannot use the token.
+The token's owner is the one minter, pauser and blacklister. Circle's functions that burn, and that
+change minters, roles and the implementation behind the proxy, are not here.
 
 The tables of `frame.py` decide when an authorization is refused. This file and `Frame` check all
 other calls, and apply accepted calls. A reverted call changes no state. Clauses: 5/nonce-once.
@@ -15,122 +15,19 @@ from x402sim.chain.base import Reverted
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.frame import (
     LARGEST_BALANCE,
+    OUT_OF_GAS,
     TO_NOBODY,
     TOO_LARGE,
     Arguments,
+    Execution,
     Frame,
     Spend,
-    call_other,
 )
 from x402sim.protocol import abi, eip3009
-from x402sim.protocol.crypto import ZERO_ADDRESS, Address, keccak256
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address
 from x402sim.protocol.money import MAX_UINT256
 
-PROXY_ADMIN = Address(b"proxy admin".rjust(20, b"\x01"))
-IMPLEMENTATION = Address(keccak256(b"\xd6\x94" + PROXY_ADMIN + b"\x01")[12:])
-"""The address of the second contract that the administrator creates (CREATE, nonce 1)."""
-PROXY_SLOTS = {
-    keccak256(b"org.zeppelinos.proxy.implementation"): abi.word(IMPLEMENTATION),
-    keccak256(b"org.zeppelinos.proxy.admin"): abi.word(PROXY_ADMIN),
-}
-"""The proxy's own slots, in the token's storage."""
-PROXY_FUNCTIONS = tuple(map(abi.selector, ("implementation()", "admin()")))
-"""The proxy's functions, answered to the administrator, too."""
-NOT_FOR_ADMIN = "Cannot call fallback function from the proxy admin"
-
-
-# --- roles ------------------------------------------------------------------------------
-
 Run = Callable[[Frame, Arguments], bytes]
-FIRST_ROLES = ("owner", "pauser", "blacklister", "masterMinter")
-"""The roles that the token's owner has at first; nobody is the rescuer."""
-
-
-def role_getter(name: str) -> Run:
-    """Return the getter of a role: the account, as a word."""
-    return lambda frame, _: frame.state.roles.get(name, ZERO_ADDRESS)
-
-
-def _role_setter(name: str, refusal: str, event: str) -> Run:
-
-    def run(frame: Frame, arguments: Arguments) -> bytes:
-        account = arguments.address(0)
-        frame.require_role("owner", "Ownable: caller is not the owner")
-        if account == ZERO_ADDRESS:
-            frame.refuse(f"{refusal} is the zero address")
-        was = frame.state.put(frame.state.roles, name, account) or ZERO_ADDRESS
-        frame.wrote(int.from_bytes(was), int.from_bytes(account))
-        if name == "owner":
-            data = abi.word(was) + abi.word(account)
-            frame.emit(abi.OWNERSHIP_TRANSFERRED, data=data)
-        else:
-            frame.emit(abi.topic(event), account)
-        return b""
-
-    return run
-
-
-def _rescue(frame: Frame, arguments: Arguments) -> bytes:
-    """Let the rescuer move tokens that were sent to the token's own address."""
-    token, to, amount_base = arguments.address(0), arguments.address(1), arguments.uint(2)
-    frame.require_role("rescuer", "Rescuable: caller is not the rescuer")
-    if token not in frame.state.codes:
-        frame.refuse("Address: call to non-contract")
-    if token == frame.call.to:
-        frame.transfer(token, to, amount_base)
-        return b""
-    try:
-        call_other(frame.state, token, abi.transfer(to, amount_base))
-    except Reverted:
-        frame.refuse("SafeERC20: low-level call failed")
-    return b""
-
-
-def _initialized(words: int, texts: tuple[int, ...], refusal: str) -> Run:
-    """Return an initializer that refuses: the token was initialized when deployed.
-
-    Before that, the arguments are decoded: `words` words, and a text of any length at each position
-    of `texts`.
-    """
-
-    def run(frame: Frame, arguments: Arguments) -> bytes:
-        arguments.bytes32(words - 1)
-        for position in texts:
-            arguments.tail(position)
-        frame.refuse(refusal)
-
-    return run
-
-
-_INITIALIZERS = {
-    "initialize(string,string,string,uint8,address,address,address,address)": _initialized(
-        8, (0, 1, 2), "FiatToken: contract is already initialized"
-    ),
-    "initializeV2(string)": _initialized(1, (0,), ""),
-    "initializeV2_1(address)": _initialized(1, (), ""),
-    "initializeV2_2(address[],string)": _initialized(2, (1,), ""),
-}
-ROLE_FUNCTIONS: dict[bytes, Run] = {
-    **{abi.selector(signature): run for signature, run in _INITIALIZERS.items()},
-    abi.TRANSFER_OWNERSHIP: _role_setter("owner", "Ownable: new owner", ""),
-    abi.UPDATE_PAUSER: _role_setter("pauser", "Pausable: new pauser", "PauserChanged(address)"),
-    abi.UPDATE_BLACKLISTER: _role_setter(
-        "blacklister", "Blacklistable: new blacklister", "BlacklisterChanged(address)"
-    ),
-    abi.UPDATE_MASTER_MINTER: _role_setter(
-        "masterMinter", "FiatToken: new masterMinter", "MasterMinterChanged(address)"
-    ),
-    abi.UPDATE_RESCUER: _role_setter(
-        "rescuer", "Rescuable: new rescuer", "RescuerChanged(address)"
-    ),
-    abi.RESCUE: _rescue,
-}
-"""The functions of the roles, by selector."""
-
-
-# --- the token --------------------------------------------------------------------------
-
-NO_MASTER = "FiatToken: caller is not the masterMinter"
 
 # --- authorizations ------------------------------------------------------------------
 
@@ -268,20 +165,6 @@ def _mint(frame: Frame, arguments: Arguments) -> bytes:
     return abi.word(1)
 
 
-def _burn(frame: Frame, arguments: Arguments) -> bytes:
-    """Destroy tokens that the calling minter has."""
-    minter, amount_base, state = frame.call.sender, arguments.uint(0), frame.state
-    left_base = state.balances.get(minter, 0) - amount_base
-    _need_minter(frame)
-    frame.need(amount_base > 0, "FiatToken: burn amount not greater than 0")
-    frame.need(left_base >= 0, "FiatToken: burn amount exceeds balance")
-    frame.wrote(state.supply, state.supply - amount_base)
-    frame.write(state.balances, minter, left_base)
-    frame.emit(abi.BURN_EVENT, minter, data=abi.word(amount_base))
-    frame.emit(abi.TRANSFER_EVENT, minter, ZERO_ADDRESS, data=abi.word(amount_base))
-    return b""
-
-
 def _need_minter(frame: Frame) -> None:
     caller = frame.call.sender
     frame.need_running()
@@ -289,33 +172,9 @@ def _need_minter(frame: Frame) -> None:
     frame.need_free(minter=caller)
 
 
-def _configure(frame: Frame, arguments: Arguments) -> bytes:
-    """Make an account a minter, and set its allowance."""
-    minter, allowance_base = arguments.address(0), arguments.uint(1)
-    frame.need_running()
-    frame.require_role("masterMinter", NO_MASTER)
-    if minter not in frame.state.minter_allowances:
-        frame.gas_used += frame.token.prices.new_flag
-    frame.write(frame.state.minter_allowances, minter, allowance_base)
-    frame.emit(abi.MINTER_CONFIGURED, minter, data=abi.word(allowance_base))
-    return abi.word(1)
-
-
-def _remove(frame: Frame, arguments: Arguments) -> bytes:
-    """Make a minter an account like any other."""
-    minter, allowances = arguments.address(0), frame.state.minter_allowances
-    frame.require_role("masterMinter", NO_MASTER)
-    frame.wrote(int(minter in allowances), 0)
-    frame.wrote(allowances.get(minter, 0), 0)
-    if minter in allowances:
-        frame.state.remove(allowances, minter)
-    frame.emit(abi.MINTER_REMOVED, minter)
-    return abi.word(1)
-
-
 def _pause(on: bool) -> Run:
     def run(frame: Frame, _: Arguments) -> bytes:
-        frame.require_role("pauser", "Pausable: caller is not the pauser")
+        frame.need_owner("Pausable: caller is not the pauser")
         was = frame.state.put(frame.state.switches, "paused", on)
         frame.wrote(1 + bool(was), 1 + on)  # the word holds the pauser's address, too
         frame.emit(abi.topic("Pause()" if on else "Unpause()"))
@@ -327,7 +186,7 @@ def _pause(on: bool) -> Run:
 def _blacklist(on: bool) -> Run:
     def run(frame: Frame, arguments: Arguments) -> bytes:
         account = arguments.address(0)
-        frame.require_role("blacklister", "Blacklistable: caller is not the blacklister")
+        frame.need_owner("Blacklistable: caller is not the blacklister")
         held = frame.state.balances.get(account, 0)
         was = frame.state.put(frame.state.blacklisted, account, on)
         frame.wrote(held + bool(was), held + on)  # a word holds balance and blacklist bit
@@ -337,13 +196,13 @@ def _blacklist(on: bool) -> Run:
     return run
 
 
+OWNERS = ("owner()", "pauser()", "blacklister()", "masterMinter()")
+"""The functions that name who has a role: always the token's owner."""
 VIEWS: dict[str, Callable[[Frame, Arguments], int | bytes]] = {
-    **{f"{role}()": role_getter(role) for role in (*FIRST_ROLES, "rescuer")},
+    **dict.fromkeys(OWNERS, lambda f, _: f.token.owner),
     "decimals()": lambda f, _: f.token.network.decimals,
     "totalSupply()": lambda f, _: f.state.supply,
     "paused()": lambda f, _: int(f.state.switches.get("paused", False)),
-    "implementation()": lambda *_: IMPLEMENTATION,
-    "admin()": lambda *_: PROXY_ADMIN,
     "DOMAIN_SEPARATOR()": lambda f, _: eip3009.separator(f.token.network.domain),
     "PERMIT_TYPEHASH()": lambda *_: eip3009.PERMIT_TYPEHASH,
     "TRANSFER_WITH_AUTHORIZATION_TYPEHASH()": lambda *_: eip3009.TRANSFER_TYPEHASH,
@@ -383,9 +242,6 @@ FUNCTIONS: dict[bytes, Run] = {
     abi.PERMIT: _permit(packed=False),
     abi.PERMIT_BYTES: _permit(packed=True),
     abi.MINT: _mint,
-    abi.BURN: _burn,
-    abi.CONFIGURE_MINTER: _configure,
-    abi.REMOVE_MINTER: _remove,
     abi.PAUSE: _pause(True),
     abi.UNPAUSE: _pause(False),
     abi.BLACKLIST: _blacklist(True),
@@ -393,7 +249,6 @@ FUNCTIONS: dict[bytes, Run] = {
     abi.NAME: lambda f, _: abi.text(f.token.network.token_name),
     abi.SYMBOL: lambda f, _: abi.text(f.token.network.token_symbol),
     abi.VERSION: lambda f, _: abi.text(f.token.network.token_version),
-    **ROLE_FUNCTIONS,
     abi.selector("currency()"): lambda *_: abi.text("USD"),
     **{abi.selector(signature): _view(read) for signature, read in VIEWS.items()},
 }
@@ -403,11 +258,25 @@ FUNCTIONS: dict[bytes, Run] = {
 def run(frame: Frame) -> bytes:
     """Run one call of the token; return its result. Raises `Reverted`."""
     call = frame.call
-    if call.sender == PROXY_ADMIN and call.data[:4] not in PROXY_FUNCTIONS:
-        frame.refuse(NOT_FOR_ADMIN)
     if call.value:
         frame.refuse("", gas.WITH_VALUE)
     function = FUNCTIONS.get(call.data[:4])
     if function is None:
         frame.refuse("")
     return function(frame, Arguments(call.data[4:]))
+
+
+def execute(frame: Frame, left: int, *, is_forced: bool) -> Execution:
+    """Run a transaction's call with the gas that is left; a forced revert does nothing else."""
+    mark = frame.state.mark()
+    try:
+        if is_forced:
+            frame.refuse("forced revert")
+        run(frame)
+        if frame.gas_used + gas.SENTRY + left // gas.LENT > left and frame.least() > left:
+            raise Reverted(OUT_OF_GAS)
+    except Reverted as reverted:
+        frame.state.undo(mark)
+        reason, cost = frame.refused(str(reverted), left)
+        return Execution(cost, reason)
+    return Execution(frame.gas_used, None, frame.refund, frame.logs)
