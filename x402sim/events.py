@@ -28,7 +28,7 @@ OUTSIDE = ("facilitator", "explorer", "rpc")
 """The parts called by a service; further facilitators have their own names."""
 Skewable = Literal["service", "facilitator", "explorer", "chain"]
 """The actors whose clocks can be skewed."""
-Outcome = Literal["passed", "failed", "skipped"]
+StoryOutcome = Literal["passed", "failed", "skipped"]
 """The outcomes of a run."""
 Seconds = int | float
 MAX_TEXT = 120
@@ -104,7 +104,7 @@ class End(_Story, frozen=True, kw_only=True):
     meaning: ClassVar[str] = """Written last in every run: its outcome, and why it failed or was
     skipped."""
 
-    outcome: Outcome
+    outcome: StoryOutcome
     reason: str
 
 

@@ -28,7 +28,7 @@ from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.permit2 import PERMIT2
-from x402sim.protocol.x402_reasons import Outcome, meaning_of
+from x402sim.protocol.x402_reasons import PaymentFate, meaning_of
 
 FEE_WEI = 2 * TESTNET.base_fee_wei
 
@@ -135,7 +135,7 @@ def test_a_wrong_approval_is_refused_by_its_word_and_sends_nothing(path: str, wh
     assert reason(answer) == word
     assert answer.get("invalidMessage", answer.get("errorMessage"))
     assert sent(desk) == []
-    assert meaning_of(word).outcome is Outcome.REFUSED
+    assert meaning_of(word).fate is PaymentFate.REFUSED
 
 
 def test_no_gas_is_sent_for_a_payment_that_lacks_more_than_the_approval() -> None:
@@ -170,7 +170,7 @@ def test_an_approval_that_is_not_mined_is_told_and_not_sent_twice() -> None:
     answer = desk.post(SETTLE, body)
     assert reason(answer) == "erc20_approval_broadcast_failed"
     assert reason(desk.post(SETTLE, body)) == "erc20_approval_tx_failed", "its nonce waits"
-    assert meaning_of("erc20_approval_broadcast_failed").outcome is Outcome.REFUSED
+    assert meaning_of("erc20_approval_broadcast_failed").fate is PaymentFate.REFUSED
     desk.driver.mine()
     desk.driver.set_automine(True)
     assert desk.post(SETTLE, body)["success"]

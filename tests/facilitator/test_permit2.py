@@ -29,7 +29,7 @@ from x402sim.protocol.permit2 import (
     permit2_digest,
 )
 from x402sim.protocol.permit2_payments import permit2_payload
-from x402sim.protocol.x402_reasons import Meaning, Outcome, meaning_of
+from x402sim.protocol.x402_reasons import Meaning, PaymentFate, meaning_of
 
 VERIFY, SETTLE = "/verify", "/settle"
 MOST, USED = 20_000, 1_858
@@ -131,7 +131,7 @@ def test_a_valid_payment_is_verified_and_settled_once(desk: Desk, upto: bool) ->
         again = desk.post(path, whole)
         assert reason(again) == "permit2_invalid_nonce"
     assert desk.driver.balance(SHOP) == used
-    assert meaning_of("permit2_invalid_nonce").outcome is Outcome.SETTLED
+    assert meaning_of("permit2_invalid_nonce").fate is PaymentFate.SETTLED
 
 
 def test_nothing_used_settles_nothing_and_the_authorization_stays_usable(desk: Desk) -> None:
@@ -231,7 +231,7 @@ def test_a_payment_that_does_not_fit_is_refused_by_its_word(
     assert reason(answer) == word, sentence
     assert answer.get("invalidMessage", answer.get("errorMessage"))
     assert desk.driver.balance(SHOP) == 0
-    assert meaning_of(word).outcome is Outcome.REFUSED
+    assert meaning_of(word).fate is PaymentFate.REFUSED
 
 
 @pytest.mark.parametrize("signed", [MOST - 1, MOST + 1])
@@ -369,7 +369,7 @@ def test_a_settlement_that_reverts_in_its_block_is_told_with_its_hash(desk: Desk
     answer = desk.post(SETTLE, asking(USED))
     assert reason(answer) == x402_reasons.STATE
     assert answer["transaction"].startswith("0x")
-    assert meaning_of(x402_reasons.STATE, answer["transaction"]).outcome is Outcome.UNKNOWN
+    assert meaning_of(x402_reasons.STATE, answer["transaction"]).fate is PaymentFate.UNKNOWN
 
 
 # --- the payer's permit instead of an approval -------------------------------------------

@@ -6,7 +6,7 @@ from x402sim.payer.mistakes import MISTAKES
 from x402sim.protocol import cronos, x402, x402_reasons
 from x402sim.protocol.advice import ADVICE, advice_for
 from x402sim.protocol.rules import InvalidReason
-from x402sim.protocol.x402_reasons import WORDS, Meaning, Outcome, meaning_of
+from x402sim.protocol.x402_reasons import WORDS, Meaning, PaymentFate, meaning_of
 
 
 def test_every_mistake_has_its_advice() -> None:
@@ -51,8 +51,8 @@ def test_the_outcome_of_an_unknown_word_is_unknown(word: str) -> None:
 
 
 def test_beside_a_transaction_nothing_is_refused_for_good() -> None:
-    assert meaning_of(x402_reasons.FUNDS).outcome is Outcome.REFUSED
-    assert meaning_of(x402_reasons.FUNDS, "0x12").outcome is Outcome.UNKNOWN
+    assert meaning_of(x402_reasons.FUNDS).fate is PaymentFate.REFUSED
+    assert meaning_of(x402_reasons.FUNDS, "0x12").fate is PaymentFate.UNKNOWN
 
 
 def test_every_word_of_ours_has_its_meaning() -> None:

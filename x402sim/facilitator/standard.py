@@ -10,8 +10,7 @@ POST /accepts is not in the standard: the answer has the offers of a shop that t
 settles, with the token's domain. Shops with `@faremeter/middleware` call it before each 402.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -24,7 +23,7 @@ from x402sim.chain.base import Call, ChainError, ChainUnavailable
 from x402sim.chain.reverts import Cause
 from x402sim.facilitator import discovery, engine, permit2
 from x402sim.facilitator.approval import Refused
-from x402sim.facilitator.discovery import Catalogue
+from x402sim.facilitator.discovery import AnyPayment, Catalogue
 from x402sim.facilitator.engine import (
     Facilitator,
     InvalidPayment,
@@ -84,10 +83,18 @@ class _Read(msgspec.Struct, frozen=True):
     payment: x402.StandardPayment
     wanted: x402.AnyRequirements
 
-    @property
-    def payer(self) -> str:
-        """The payer's address."""
-        return checksum(self.payment.signed.authorization.from_)
+
+class _Judged(msgspec.Struct, frozen=True):
+    """What verify or settle answers: a refusal's word and details, or else the paid offer."""
+
+    payer: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    sent: Hash | None = None
+    amount: str | None = None
+    """The settled amount of the scheme `upto`."""
+    paid: tuple[AnyPayment, x402.AnyRequirements] | None = None
+    """The payment and the offer that the catalogue may list."""
 
 
 async def _supported(facilitators: Sequence[Facilitator]) -> x402.Supported:
@@ -117,75 +124,57 @@ async def _supported(facilitators: Sequence[Facilitator]) -> x402.Supported:
     return x402.Supported(kinds=kinds + metered, extensions=extensions, signers=signers)
 
 
-def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Route]:
-    """Return the routes of this dialect, for a facilitator on each of some networks."""
-    networks = {each.network.name: each.network for each in facilitators}
+class _Api:
+    """The endpoints of a facilitator on each of some networks."""
 
-    async def supported(_: Request) -> Response:
-        return web.answer(await _supported(facilitators))
+    def __init__(self, facilitators: Sequence[Facilitator], catalogue: Catalogue) -> None:
+        self._facilitators, self._catalogue = facilitators, catalogue
+        self._networks = {each.network.name: each.network for each in facilitators}
 
-    async def addressed(request: Request) -> tuple[Facilitator, x402.FacilitatorRequest]:
-        """Read a body, and choose the facilitator on its network; the first refuses any other."""
-        body: x402.FacilitatorRequest
-        body = web.parse(await web.read_body(request), x402.FacilitatorRequest)
-        sent = object_in(bytes(body.payment_requirements)) if len(facilitators) > 1 else None
-        named = network_called((sent or {}).get("network"), networks)
-        chosen = (each for each in facilitators if each.network == named)
-        return next(chosen, facilitators[0]), body
+    async def health(self, _: Request) -> Response:
+        return web.answer({"status": "ok"})
 
-    async def verify(request: Request) -> Response:
-        facilitator, body = await addressed(request)
-        if _is_permit2(body):
-            verdict, headers = await _verify_permit2(facilitator, body, catalogue)
-            return web.answer(verdict, headers=headers)
-        judge, unexpected = engine.verify_and_simulate, x402_reasons.UNEXPECTED_VERIFY
-        read, _, reason, message = await _judged(facilitator, body, judge, unexpected)
-        headers = {}
-        if read and reason is None:
-            headers = catalogue.note(read.payment, read.wanted, is_settled=False)
-        return web.answer(
-            x402.Verified(
-                is_valid=reason is None,
-                invalid_reason=reason,
-                invalid_message=message,
-                payer=read.payer if read else None,
-            ),
-            headers=headers,
+    async def supported(self, _: Request) -> Response:
+        return web.answer(await _supported(self._facilitators))
+
+    async def verify(self, request: Request) -> Response:
+        facilitator, body = await self._addressed(request)
+        judge = _verify_permit2 if _is_permit2(body) else _verify
+        judged = await judge(facilitator, body)
+        headers = self._catalogue.note(*judged.paid, is_settled=False) if judged.paid else {}
+        verdict = x402.Verified(
+            is_valid=judged.reason is None,
+            invalid_reason=judged.reason,
+            invalid_message=judged.message,
+            payer=judged.payer,
         )
+        return web.answer(verdict, headers=headers)
 
-    async def settle(request: Request) -> Response:
-        facilitator, body = await addressed(request)
-        if _is_permit2(body):
-            settled, headers = await _settle_permit2(facilitator, body, catalogue)
-            return web.answer(settled, headers=headers)
-        judge, unexpected = engine.settle, x402_reasons.UNEXPECTED_SETTLE
-        read, tx_hash, reason, message = await _judged(facilitator, body, judge, unexpected)
-        headers = {}
-        if read and reason is None:
-            delay_s = facilitator.settings.listing_delay_s
-            headers = catalogue.note(read.payment, read.wanted, delay_s=delay_s)
-        return web.answer(
-            x402.Settlement(
-                success=reason is None,
-                transaction=to_hex(tx_hash) if tx_hash else "",
-                network=x402.network_name(1 if _version(body) == 1 else 2, facilitator.network),
-                payer=read.payer if read else None,
-                error_reason=reason,
-                error_message=message,
-            ),
-            headers=headers,
+    async def settle(self, request: Request) -> Response:
+        facilitator, body = await self._addressed(request)
+        judge = _settle_permit2 if _is_permit2(body) else _settle
+        judged, delay_s = await judge(facilitator, body), facilitator.settings.listing_delay_s
+        headers = self._catalogue.note(*judged.paid, delay_s=delay_s) if judged.paid else {}
+        settled = x402.Settlement(
+            success=judged.reason is None,
+            transaction=to_hex(judged.sent) if judged.sent else "",
+            network=x402.network_name(1 if _version(body) == 1 else 2, facilitator.network),
+            payer=judged.payer,
+            amount=judged.amount,
+            error_reason=judged.reason,
+            error_message=judged.message,
         )
+        return web.answer(settled, headers=headers)
 
-    async def listed(look: Callable[[Mapping[str, str]], object], request: Request) -> Response:
+    async def listed(self, request: Request) -> Response:
+        is_search = request.url.path == discovery.SEARCH_PATH
+        look = self._catalogue.search if is_search else self._catalogue.page
         try:
             return web.answer(look(request.query_params))
         except ValueError as wrong:
             return web.error(400, "Invalid query", str(wrong))
 
-    async def health(_: Request) -> Response:
-        return web.answer({"status": "ok"})
-
-    async def accepts(request: Request) -> Response:
+    async def accepts(self, request: Request) -> Response:
         fields = object_in(await web.read_body(request))
         offers = None if fields is None else fields.get("accepts")
         if fields is None or not isinstance(offers, list):
@@ -194,22 +183,38 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
         for each in offers:
             if not isinstance(each, dict) or each.get("scheme") != x402.SCHEME:
                 continue
-            network = network_called(each.get("network"), networks)
+            network = network_called(each.get("network"), self._networks)
             if network and str(each.get("asset")).lower() == to_hex(network.asset):
                 extra = each.get("extra")  # the offer's own words of the token's domain count
                 own = extra if isinstance(extra, dict) else {}
                 kept.append(each | {"extra": x402.domain_of(network) | own})
         return web.answer({**fields, "accepts": kept})
 
+    async def _addressed(self, request: Request) -> tuple[Facilitator, x402.FacilitatorRequest]:
+        """Read a body, and choose the facilitator on its network; the first refuses any other."""
+        body: x402.FacilitatorRequest
+        body = web.parse(await web.read_body(request), x402.FacilitatorRequest)
+        first, *others = self._facilitators
+        sent = object_in(bytes(body.payment_requirements)) if others else None
+        named = network_called((sent or {}).get("network"), self._networks)
+        return next((each for each in others if each.network == named), first), body
+
+
+def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Route]:
+    """Return the routes of this dialect, for a facilitator on each of some networks."""
+    api = _Api(facilitators, catalogue)
     return [
-        Route(HEALTH_PATH, health, methods=["GET"]),
-        Route(SUPPORTED_PATH, supported, methods=["GET"]),
-        Route(VERIFY_PATH, verify, methods=["POST"]),
-        Route(SETTLE_PATH, settle, methods=["POST"]),
-        Route(discovery.PATH, partial(listed, catalogue.page), methods=["GET"]),
-        Route(discovery.SEARCH_PATH, partial(listed, catalogue.search), methods=["GET"]),
-        Route(ACCEPTS_PATH, accepts, methods=["POST"]),
+        Route(HEALTH_PATH, api.health, methods=["GET"]),
+        Route(SUPPORTED_PATH, api.supported, methods=["GET"]),
+        Route(VERIFY_PATH, api.verify, methods=["POST"]),
+        Route(SETTLE_PATH, api.settle, methods=["POST"]),
+        Route(discovery.PATH, api.listed, methods=["GET"]),
+        Route(discovery.SEARCH_PATH, api.listed, methods=["GET"]),
+        Route(ACCEPTS_PATH, api.accepts, methods=["POST"]),
     ]
+
+
+# --- payments by Permit2 -------------------------------------------------------------
 
 
 def _is_permit2(body: x402.FacilitatorRequest) -> bool:
@@ -217,62 +222,37 @@ def _is_permit2(body: x402.FacilitatorRequest) -> bool:
     return is_permit2(sent.get("payload")) and x402.version_in(_version(body)) == 2
 
 
-Headers = Mapping[str, str]
-
-
-async def _verify_permit2(
-    facilitator: Facilitator, body: x402.FacilitatorRequest, catalogue: Catalogue
-) -> tuple[x402.Verified, Headers]:
-    payer, reason, message = None, None, None
-    headers: Headers = {}
+async def _verify_permit2(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Judged:
+    payer = None
     try:
         requested = _permit2_request(body, settles=False)
         payer = checksum(requested.auth.from_)
         await permit2.verify(facilitator, requested)
-        headers = catalogue.note(requested.payment, requested.wanted, is_settled=False)
     except Refused as refused:
-        reason, message = refused.reason, refused.message
+        return _Judged(payer, refused.reason, refused.message)
     except ChainUnavailable as error:
-        reason, message = x402_reasons.UNEXPECTED_VERIFY, str(error)
-    verdict = x402.Verified(
-        is_valid=reason is None, invalid_reason=reason, invalid_message=message, payer=payer
-    )
-    return verdict, headers
+        return _Judged(payer, x402_reasons.UNEXPECTED_VERIFY, str(error))
+    return _Judged(payer, paid=(requested.payment, requested.wanted))
 
 
-async def _settle_permit2(
-    facilitator: Facilitator, body: x402.FacilitatorRequest, catalogue: Catalogue
-) -> tuple[x402.Settlement, Headers]:
-    payer, amount, reason, message = None, None, None, None
-    headers: Headers = {}
-    sent: Hash | None = None
+async def _settle_permit2(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Judged:
+    payer = None
     try:
         requested = _permit2_request(body, settles=True)
         payer = checksum(requested.auth.from_)
         outcome = await permit2.settle(facilitator, requested)
-        if isinstance(outcome, PendingTransfer):
-            sent, reason, message = outcome.tx_hash, x402_reasons.PENDING, WAITS
-        else:
-            sent = outcome
-            if sent:  # the offer has the maximum
-                offered = replace(requested.wanted, amount=str(requested.auth.amount))
-                delay_s = facilitator.settings.listing_delay_s
-                headers = catalogue.note(requested.payment, offered, delay_s=delay_s)
-            amount = requested.wanted.amount if requested.wanted.scheme == UPTO else None
     except Refused as refused:
-        reason, message, sent = refused.reason, refused.message, refused.tx_hash
+        message = refused.message and refused.message[:MOST_DETAIL]
+        return _Judged(payer, refused.reason, message, refused.tx_hash)
     except ChainUnavailable as error:  # nothing was sent
-        reason, message = x402_reasons.UNEXPECTED_SETTLE, str(error)
-    settled = x402.Settlement(
-        success=reason is None,
-        transaction=to_hex(sent) if sent else "",
-        network=facilitator.network.caip2,
-        payer=payer,
-        amount=amount,
-        error_reason=reason,
-        error_message=message and message[:MOST_DETAIL],
-    )
-    return settled, headers
+        return _Judged(payer, x402_reasons.UNEXPECTED_SETTLE, str(error)[:MOST_DETAIL])
+    if isinstance(outcome, PendingTransfer):
+        return _Judged(payer, x402_reasons.PENDING, WAITS, outcome.tx_hash)
+    amount = requested.wanted.amount if requested.wanted.scheme == UPTO else None
+    # the offer has the maximum
+    offered = replace(requested.wanted, amount=str(requested.auth.amount))
+    paid = (requested.payment, offered) if outcome else None
+    return _Judged(payer, sent=outcome, amount=amount, paid=paid)
 
 
 def _permit2_request(body: x402.FacilitatorRequest, *, settles: bool) -> permit2.Permit2Request:
@@ -280,26 +260,38 @@ def _permit2_request(body: x402.FacilitatorRequest, *, settles: bool) -> permit2
     return permit2.read(payment, wanted, settles=settles)
 
 
+# --- payments by an authorization of EIP-3009 ----------------------------------------
+
+
+async def _verify(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Judged:
+    judge, unexpected = engine.verify_and_simulate, x402_reasons.UNEXPECTED_VERIFY
+    return await _judged(facilitator, body, judge, unexpected)
+
+
+async def _settle(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Judged:
+    return await _judged(facilitator, body, engine.settle, x402_reasons.UNEXPECTED_SETTLE)
+
+
 async def _judged(
     facilitator: Facilitator,
     body: x402.FacilitatorRequest,
     judge: Callable[[Facilitator, Requested], Awaitable[engine.SettleResult | None]],
     unexpected: str,
-) -> tuple[_Read | None, Hash | None, str | None, str | None]:
-    """Return the request, the transaction's hash, and why the payment is refused: the standard's
-    reason (`unexpected` if the chain does not answer), and a message with the wanted and the given
-    value.
-    """
-    read = None
+) -> _Judged:
+    """Judge a payment; `unexpected` is the reason if the chain does not answer."""
+    payer = None
     try:
         read = _read(facilitator, body)
+        payer = checksum(read.payment.signed.authorization.from_)
         outcome = await judge(facilitator, read.requested)
     except _Unread as unread:
-        return read, None, *unread.args
+        return _Judged(payer, *unread.args)
     except ChainUnavailable as error:  # nothing was sent
-        return read, None, unexpected, str(error)
+        return _Judged(payer, unexpected, str(error))
     sent = None if outcome is None or isinstance(outcome, InvalidPayment) else outcome.tx_hash
-    return read, sent, *await _why(facilitator, read, outcome)
+    reason, message = await _why(facilitator, read, outcome)
+    paid = (read.payment, read.wanted) if reason is None else None
+    return _Judged(payer, reason, message, sent, paid=paid)
 
 
 async def _why(

@@ -19,7 +19,7 @@ from x402sim.protocol.messages import BadMessage, PaymentRequired, decode, encod
 from x402sim.protocol.networks import Network
 from x402sim.protocol.permit2_payments import ALLOWANCE
 from x402sim.protocol.ways import foreign_in, object_in
-from x402sim.protocol.x402_reasons import Outcome
+from x402sim.protocol.x402_reasons import PaymentFate
 
 log = logging.getLogger("x402sim.payer")
 
@@ -136,12 +136,12 @@ def read_refusal(response: httpx.Response, version: x402.Version, payment: Payme
     details = (settlement.error_message if settlement else None) or ""
     got = f"402 {reason[:200]}: {details[:200]}".strip(" :")
     sent = settlement.transaction if settlement else ""
-    outcome = x402_reasons.meaning_of(reason, sent).outcome
-    if outcome is Outcome.SETTLED or says_used(reason) or reason == x402_reasons.STATE:
+    outcome = x402_reasons.meaning_of(reason, sent).fate
+    if outcome is PaymentFate.SETTLED or says_used(reason) or reason == x402_reasons.STATE:
         return got
     # without a settlement or a known word, a 402 says only "not served"
     is_reported = settlement is not None or reason in x402_reasons.WORDS
-    is_unclear = outcome is Outcome.UNKNOWN
+    is_unclear = outcome is PaymentFate.UNKNOWN
     if payment.is_expired and not (is_unclear and is_reported):
         raise AttemptOver(f"the payment was refused: {got}.{payment.note}")
     if reason == ALLOWANCE and payment.by_permit2:

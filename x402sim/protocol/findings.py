@@ -79,7 +79,7 @@ from x402sim.protocol.x402_reasons import (
     PENDING,
     WORDS,
     Meaning,
-    Outcome,
+    PaymentFate,
     meaning_of,
 )
 from x402sim.text.words import moment
@@ -729,7 +729,7 @@ def of_verified(fields: Fields, known: Mapping[str, Network]) -> Iterator[Findin
     yield from _of_payer(fields, fields.get("network"))
     if not valid:
         meaning = meaning_of(str(reason))
-        is_known = meaning.outcome is not Outcome.UNKNOWN
+        is_known = meaning.fate is not PaymentFate.UNKNOWN
         yield from _of_refusal(
             "isValid", fields, "invalidReason", meaning.do if is_known else _NOT_JUDGED
         )

@@ -60,7 +60,7 @@ def invalid_reason(version: Version, why: InvalidReason) -> str:
 # --- what a word means for the money -----------------------------------------------------
 
 
-class Outcome(Enum):
+class PaymentFate(Enum):
     """The fate of a payment's money, as told by a refusal of settle."""
 
     REFUSED = "refused before anything was sent"
@@ -72,39 +72,39 @@ class Meaning(Enum):
     """The meaning of a refusal's words: the outcome of settle, and the remedy."""
 
     WRONG = (
-        Outcome.REFUSED,
+        PaymentFate.REFUSED,
         "Correct what the reason says, and sign anew; the old one can be used until it expires.",
     )
-    FUNDS = Outcome.REFUSED, "Fund the payer with the token, and send the same payment again."
+    FUNDS = PaymentFate.REFUSED, "Fund the payer with the token, and send the same payment again."
     ALLOWANCE = (
-        Outcome.REFUSED,
+        PaymentFate.REFUSED,
         "Permit2 may take too little of the payer's tokens: approve Permit2 for the amount, and "
         "send the same payment again.",
     )
     LATE = (
-        Outcome.REFUSED,
+        PaymentFate.REFUSED,
         "It has expired, or soon will: sign a new one, and send it at once. If an earlier answer "
         "left open whether this one was paid, ask the chain first.",
     )
-    EARLY = Outcome.REFUSED, "Send it again once its window has begun; compare the clocks."
+    EARLY = PaymentFate.REFUSED, "Send it again once its window has begun; compare the clocks."
     UNSUPPORTED = (
-        Outcome.REFUSED,
+        PaymentFate.REFUSED,
         "The facilitator does not settle this: compare it with what GET /supported answers.",
     )
     USED = (
-        Outcome.SETTLED,
+        PaymentFate.SETTLED,
         "Its authorization was used or cancelled before: it may have paid already. Ask the chain "
         "before you sign another.",
     )
     UNCLEAR = (
-        Outcome.UNKNOWN,
+        PaymentFate.UNKNOWN,
         "It is not known whether it was paid: the money may have moved, or still may. Ask the "
         "chain for authorizationState(from, nonce), or settle the same payment again. Sign no "
         "other while this one can be used.",
     )
 
     @property
-    def outcome(self) -> Outcome:
+    def fate(self) -> PaymentFate:
         """What became of the money."""
         return self.value[0]
 
@@ -193,6 +193,6 @@ def meaning_of(reason: str, transaction: object = "") -> Meaning:
     found = WORDS.get(reason)
     if found is None:
         found = next((each for begin, each in BEGINNINGS.items() if reason.startswith(begin)), None)
-    if found is None or (transaction and found.outcome is Outcome.REFUSED):
+    if found is None or (transaction and found.fate is PaymentFate.REFUSED):
         return Meaning.UNCLEAR
     return found

@@ -12,7 +12,7 @@ from typing import TypeVar, get_args
 from msgspec import UNSET
 
 from x402sim import events
-from x402sim.events import Begin, Check, End, Note, Outcome, StoryRaised, name_of
+from x402sim.events import Begin, Check, End, Note, StoryOutcome, StoryRaised, name_of
 from x402sim.journal import EVERY, Entry, EventType, Journal
 from x402sim.text.program import SHOWN
 from x402sim.text.tracebacks import is_users
@@ -155,7 +155,7 @@ reading_of = once_per_journal(Reading)
 
 # --- a run ---------------------------------------------------------------------------------
 
-OUTCOMES: tuple[str, ...] = get_args(Outcome)
+OUTCOMES: tuple[str, ...] = get_args(StoryOutcome)
 """The outcomes of a run."""
 
 

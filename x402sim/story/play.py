@@ -131,7 +131,9 @@ def _begin(live: LiveWorld, scenario: Scenario, world: World) -> None:
             live.stage.record(events.ServiceJoined(name=name, merchant=merchant))
 
 
-async def _outcome(live: LiveWorld, scenario: Scenario, world: World) -> tuple[events.Outcome, str]:
+async def _outcome(
+    live: LiveWorld, scenario: Scenario, world: World
+) -> tuple[events.StoryOutcome, str]:
     """Play the scenario, or skip it if the stage lacks a need; return outcome and reason."""
     missing = [need.meaning for need in scenario.needs if need not in live.stage.capabilities]
     if missing:

@@ -20,11 +20,11 @@ from x402sim.events import (
     OUTSIDE,
     AnswerSent,
     End,
-    Outcome,
     Part,
     RequestSent,
     ServiceName,
     StoryEvent,
+    StoryOutcome,
 )
 from x402sim.http.bounded import BoundedTransport, Limits
 from x402sim.http.exchange import OverTransport, Request, Response, Transport
@@ -207,7 +207,7 @@ class Stage(msgspec.Struct, kw_only=True):
         """Write an event of the scenario to the journal."""
         self.journal.record(self.clock.now_ms(), event)
 
-    def end(self, outcome: Outcome, reason: str) -> None:
+    def end(self, outcome: StoryOutcome, reason: str) -> None:
         """Write the last event to the journal."""
         self.record(End(outcome=outcome, reason=reason))
         self.journal.end()
