@@ -352,7 +352,6 @@ class Ledger:
             accounts=accounts.origin,
             origin=hashlib.sha256(b"origin" + request.secret).digest(),
             file=chain_file(request.file) if request.file else None,
-            database=request.file,
             left_out=request.without_token_rules,
             gas_price=request.gas_price,
             calls_at_block_time=request.calls_at_block_time,

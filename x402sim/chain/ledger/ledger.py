@@ -63,7 +63,6 @@ class LedgerChain:
         balances: Mapping[Address, int] | None = None,
         native: Mapping[Address, int] | None = None,
         file: Path | None = None,
-        database: Path | None = None,
         origin: bytes = b"",
         accounts: bytes = b"",
         has_history: bool = False,
@@ -91,7 +90,7 @@ class LedgerChain:
         """Functions to call after every operation."""
         self._waiters: dict[asyncio.Future[TxReceipt], Hash] = {}
         self._pending_turn = asyncio.Lock()
-        self._log = OperationLog(file, database) if file else None
+        self._log = OperationLog(file) if file else None
         try:
             self.machine = self._open()
         except BaseException:
@@ -374,9 +373,7 @@ class LedgerChain:
         return machine
 
     def _check_origin(self, arguments: list[Any]) -> None:
-        """Raise `ChainError` unless the log belongs to this network, seed and database, and is as
-        new as the database.
-        """
+        """Raise `ChainError` unless the log belongs to this network, seed and database."""
         chain_id, owner, origin, accounts = arguments
         _, _, our_origin, our_accounts = self._identity
         if chain_id != self.chain_id:
@@ -387,8 +384,6 @@ class LedgerChain:
             raise ChainError("the file was made with other accounts: another phrase or number")
         if origin != our_origin:
             raise ChainError("the file's chain belongs to another database, or has another token")
-        if self._log:
-            self._log.require_as_new_as_database()
 
     async def _apply(self, name: str, *arguments: Any) -> Any:
         """Log an operation, run it, then notify watchers and waiters."""

@@ -1,14 +1,10 @@
 """The operations of a ledger, and the log in the ledger's file: a write-ahead log that survives a
 kill -9.
-
-The service's database holds records of the chain's transactions. The database stores the number of
-each operation, between logging and running. So the database never has a higher number than the
-file, wherever the process is killed. A higher number means that the file is an older copy.
 """
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -99,16 +95,10 @@ Operation = tuple[int, str, list[Any]]
 
 
 class OperationLog:
-    """A SQLite table of operations: a msgpack row for each, committed one by one.
+    """A SQLite table of operations: a msgpack row for each, committed one by one."""
 
-    Their numbers only grow, also over `begin`. `database` stores each number, in a separate table
-    there. Storing does not wait for the disk: the database's next commit waits, and includes the
-    number.
-    """
-
-    def __init__(self, file: Path, database: Path | None) -> None:
+    def __init__(self, file: Path) -> None:
         self._db = sqlite3.connect(file, isolation_level=None, timeout=0.5)
-        self._database: sqlite3.Connection | None = None
         try:
             self._db.execute("PRAGMA locking_mode=EXCLUSIVE")  # one process may write
             self._db.execute("PRAGMA journal_mode=WAL")
@@ -116,13 +106,6 @@ class OperationLog:
             self._db.execute(
                 "CREATE TABLE IF NOT EXISTS operations(seq INTEGER PRIMARY KEY, op BLOB)"
             )
-            if database:
-                self._database = sqlite3.connect(database, isolation_level=None, timeout=0.5)
-                self._database.execute("PRAGMA synchronous=NORMAL")
-                self._database.execute(
-                    "CREATE TABLE IF NOT EXISTS chain(operations INTEGER NOT NULL)"
-                )
-                self._database.execute("PRAGMA busy_timeout=0")
         except sqlite3.Error:
             self.close()
             raise
@@ -131,18 +114,15 @@ class OperationLog:
         """Log one operation; raises `ChainUnavailable`, and `ChainError` for a number too large."""
         row = _row(at_s, name, arguments)
         with _explained():
-            logged = self._db.execute("INSERT INTO operations(op) VALUES (?)", (row,))
-        self._number_in_database(logged.lastrowid or 0)
+            self._db.execute("INSERT INTO operations(op) VALUES (?)", (row,))
 
     def begin(self, at_s: int, *arguments: Any) -> None:
         """Replace all operations by a genesis, in one transaction; raises `ChainUnavailable`."""
         row = _row(at_s, "genesis", arguments)
-        number = max(self._last(), self._last_in_database()) + 1
         with _explained(), self._db:
             self._db.execute("BEGIN")
             self._db.execute("DELETE FROM operations")
-            self._db.execute("INSERT INTO operations VALUES (?, ?)", (number, row))
-        self._number_in_database(number)
+            self._db.execute("INSERT INTO operations(op) VALUES (?)", (row,))
 
     def read(self) -> list[Operation]:
         """Return all operations; raises `ChainError` if the file is damaged."""
@@ -152,44 +132,9 @@ class OperationLog:
         except msgspec.MsgspecError as error:
             raise ChainError(f"the chain file is damaged: {error}") from error
 
-    def require_as_new_as_database(self) -> None:
-        """Raise `ChainError` if the file lacks operations of the database."""
-        last, latest = self._last(), self._last_in_database()
-        if last < latest:
-            raise ChainError(
-                f"the chain file is older than its database: it ends at operation {last}, and the "
-                f"database has operation {latest}; restore both from copies of the same moment, "
-                "or move both away to begin anew"
-            )
-
     def close(self) -> None:
-        """Close the files."""
+        """Close the file."""
         self._db.close()
-        if self._database:
-            self._database.close()
-
-    def _last(self) -> int:
-        (number,) = self._db.execute("SELECT max(seq) FROM operations").fetchone()
-        return number or 0
-
-    def _last_in_database(self) -> int:
-        if self._database is None:
-            return 0
-        (number,) = self._database.execute("SELECT max(operations) FROM chain").fetchone()
-        return number or 0
-
-    def _number_in_database(self, number: int) -> None:
-        """Store the number of a logged operation in the database.
-
-        If the database is locked or the disk is full, the next operation stores the next number.
-        Until then, an older file may be taken for the right one; no right one is refused.
-        """
-        if self._database is None:
-            return
-        with suppress(sqlite3.Error):
-            updated = self._database.execute("UPDATE chain SET operations = ?", (number,))
-            if not updated.rowcount:
-                self._database.execute("INSERT INTO chain VALUES (?)", (number,))
 
 
 @contextmanager
