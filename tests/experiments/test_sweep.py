@@ -6,7 +6,8 @@ import re
 import signal
 import time
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from x402sim import summarize, sweep
 from x402sim.experiments import drive
 from x402sim.experiments.drive import Batches, Task
 from x402sim.experiments.grid import cells
-from x402sim.experiments.processes import Processes
 from x402sim.experiments.sweep import SweepFailed
 from x402sim.experiments.tables import Work
 
@@ -122,15 +122,15 @@ KINDS: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def another() -> Iterator[Processes]:
+def another() -> Iterator[Executor]:
     """A process that plays what several tests give it: to start one takes most of a second."""
-    with Processes(1, int, ()) as process:
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
         yield process
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_experiment_is_a_function_or_a_partial_of_one(
-    another: Processes, tmp_path: Path, kind: str
+    another: Executor, tmp_path: Path, kind: str
 ) -> None:
     """In this process and in another, and resumed from a folder."""
     for where in ({"workers": 0}, {"executor": another}):
@@ -209,18 +209,17 @@ def test_the_order_does_not_matter(serial: pd.DataFrame, monkeypatch: pytest.Mon
     assert order[-1] == ('{"rate":1.0}', (0,))
 
 
-def test_a_script_needs_no_guard(tmp_path: Path) -> None:
-    """Its functions are sent by value, and the processes do not run the script again."""
+@pytest.mark.thorough
+def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
     file = tmp_path / "study.py"
     file.write_text(
         "from x402sim import sweep\n"
-        "FACTOR = 3\n"
-        "def experiment(n, seed): return FACTOR * n + seed\n"
-        "print(sweep(experiment, {'n': [1, 2]}, seeds=range(2), workers=2)['value'].tolist())\n"
+        "def experiment(n, seed): return n\n"
+        "sweep(experiment, {'n': [1]}, seeds=range(2), workers=1)\n"
     )
     done = fork_server.run(str(file), cwd=tmp_path)
-    said = [line for line in done.stderr.splitlines() if not line.startswith("sweep ")]
-    assert (done.stdout, said) == ("[3, 4, 6, 7]\n", [])
+    assert done.returncode == 1
+    assert "put `if __name__ == '__main__':` around the sweep" in done.stderr
 
 
 # --- tasks -------------------------------------------------------------------------------
@@ -282,7 +281,8 @@ def test_workers_end_with_their_parent(tmp_path: Path, how: signal.Signals) -> N
     made.mkdir()
     file.write_text(
         "from tests.experiments.studies import busy; from x402sim import sweep; import sys\n"
-        "sweep(busy, {'folder': [sys.argv[1]], 'n': [1, 2]}, range(2), workers=2)\n"
+        "if __name__ == '__main__':\n"
+        "    sweep(busy, {'folder': [sys.argv[1]], 'n': [1, 2]}, range(2), workers=2)\n"
     )
     with open(os.devnull, "w") as nothing:
         process = Forked(

@@ -147,9 +147,8 @@ def resolve(case: tuple[str, str]) -> str:
 PROGRAMS = {"hypothesis", "pytest", "pytest-timeout", "pytest-xdist"}
 """What the tests need, in any version; nothing else of the extras."""
 TESTS = (
-    "tests/experiments/test_processes.py", "tests/payer/test_deadlines.py",
-    "tests/payer/test_shops.py", "tests/serve/test_connections.py", "tests/serve/test_websocket.py",
-    "tests/test_web.py",
+    "tests/payer/test_deadlines.py", "tests/payer/test_shops.py",
+    "tests/serve/test_connections.py", "tests/serve/test_websocket.py", "tests/test_web.py",
     "tests/world/test_failures.py", "tests/world/test_loop.py", "tests/world/test_middleware.py",
 )  # fmt: skip
 """What depends most on Python, uvicorn, starlette and httpx."""

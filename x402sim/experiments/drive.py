@@ -18,13 +18,24 @@ import logging
 import marshal
 import os
 import pickle
+import signal
 import sys
 from collections import ChainMap, deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from threading import Thread
 from types import CodeType
 from typing import Any, ClassVar
 
@@ -32,7 +43,6 @@ import cloudpickle
 
 from x402sim.clock import stopwatch
 from x402sim.experiments.grid import function_of
-from x402sim.experiments.processes import Processes
 from x402sim.experiments.tables import Point, Work, result_of, table_of
 from x402sim.report.bundle import lines_sha256
 from x402sim.report.reading import checks_of
@@ -157,6 +167,38 @@ def lost(work: Work, seeds: Sequence[int], error: BaseException) -> bytes:
 
 # --- tasks and pools --------------------------------------------------------------------
 
+
+class Processes(ProcessPoolExecutor):
+    """Python's own pool of new processes, which end with this one, even if it is killed.
+
+    Prints of a task go to stderr.
+    """
+
+    def __init__(self, workers: int, experiment: bytes) -> None:
+        context = get_context("spawn")
+        theirs, self._ours = context.Pipe(duplex=False)
+        super().__init__(workers, context, _begin, (experiment, theirs))
+
+    def kill(self) -> None:
+        """Kill the processes at once; their tasks fail."""
+        self._ours.close()
+        self.shutdown(cancel_futures=True)
+
+
+def _begin(experiment: bytes, lifeline: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this
+    os.dup2(2, 1)
+    Thread(target=_end_with, args=[lifeline], daemon=True).start()
+    warm(experiment)
+
+
+def _end_with(lifeline: Connection) -> None:
+    try:
+        lifeline.recv_bytes()
+    except EOFError:
+        os._exit(1)
+
+
 # Why not joblib: when a worker dies, joblib ends the whole call without naming the lost tasks. So
 # the deadly point could not be found, nor could the other results be kept.
 
@@ -231,7 +273,7 @@ def pool_of(executor: Any, workers: int | None, experiment: bytes) -> Pool:
     if workers == 0:
         return Pool(1, make=_ThisProcess)
     count = workers or cpus()
-    return Pool(count, make=lambda: Processes(count, warm, (experiment,)))
+    return Pool(count, make=lambda: Processes(count, experiment))
 
 
 _MOST_FAILURES = 3

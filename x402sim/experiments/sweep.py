@@ -248,6 +248,12 @@ def play_points(
     from x402sim.experiments.tables import Work, decoded
     from x402sim.report.progress import Bar
 
+    function = function_of(experiment)
+    if function is not None and function.__module__ == "__mp_main__":
+        raise RuntimeError(
+            "the new processes of this sweep run its script, too, from the top: put "
+            "`if __name__ == '__main__':` around the sweep"
+        )
     package = pickled(experiment, experiment)
     tables: list[Done] = []
     points, total, failed = known, known, 0
