@@ -23,8 +23,6 @@ from starlette.applications import Starlette
 
 from x402sim.chain.base import (
     PLENTY_WEI,
-    Block,
-    Call,
     Chain,
     ChainClient,
     ChainError,
@@ -588,37 +586,9 @@ class FacilitatorNode:
             self._linked = LinkedChain(node, self._network, self._clock, self._key.secret)
         return self._linked
 
-    def height(self) -> Coroutine[Any, Any, int]:
-        """Return the number of the newest block."""
-        return self._now.height()
-
-    def block(self, which: int | Hash) -> Coroutine[Any, Any, Block | None]:
-        """Return a block by number or hash."""
-        return self._now.block(which)
-
-    def code(self, account: Address) -> Coroutine[Any, Any, bytes]:
-        """Return a contract's code."""
-        return self._now.code(account)
-
-    def call(self, call: Call) -> Coroutine[Any, Any, bytes]:
-        """Run a call and discard its effects; raises `Reverted`."""
-        return self._now.call(call)
-
-    def send(self, call: Call) -> Coroutine[Any, Any, Hash]:
-        """Put a transaction into the mempool; raises `ChainError`."""
-        return self._now.send(call)
-
-    def send_signed(self, raw: bytes) -> Coroutine[Any, Any, Hash]:
-        """Put a signed transaction of any account into the mempool; raises `ChainError`."""
-        return self._now.send_signed(raw)
-
-    def native_balance(self, account: Address) -> Coroutine[Any, Any, int]:
-        """Return an account's native balance in wei."""
-        return self._now.native_balance(account)
-
-    def account_nonce(self, account: Address) -> Coroutine[Any, Any, int]:
-        """Return how many transactions an account has sent, waiting ones included."""
-        return self._now.account_nonce(account)
+    def __getattr__(self, name: str) -> Any:
+        """Return any other method of a `ChainClient`, as the calls go now."""
+        return getattr(self._now, name)
 
     def wait(self, tx_hash: Hash, timeout_s: float) -> Coroutine[Any, Any, TxReceipt]:
         """Return the receipt once the transaction is mined; raises `TimeoutError`.

@@ -22,7 +22,7 @@ from contextlib import asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from weakref import finalize
 
 import httpx
@@ -31,7 +31,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from x402sim import events
-from x402sim.chain.base import Block, Chain, ChainError, TxReceipt
+from x402sim.chain.base import Block, Chain, ChainClient, ChainError, TxReceipt
 from x402sim.chain.ledger.frame import TABLES as TOKEN_TABLES
 from x402sim.clock import Clock, SkewedClock, periodic_context
 from x402sim.events import MOST_SERVICES, Part, ServiceEvent, ServiceName, service_name
@@ -512,8 +512,9 @@ class RunningWorld:
         key = on.facilitator or PrivateKey(account.private_key)
         faulty_rpc = self.with_faults("rpc", on.rpc_app, paths_of(on.rpc_app), caller="facilitator")
         link, url = partial(self.link, name, "rpc", faulty_rpc), f"http://{host_of('rpc')}"
+        node = FacilitatorNode(on.chain, self.faults, link, url, on.network, clock, key)
         facilitator = Facilitator(
-            chain=FacilitatorNode(on.chain, self.faults, link, url, on.network, clock, key),
+            chain=cast(ChainClient, node),
             clock=clock,
             network=on.network,
             account=key.address,
