@@ -42,7 +42,7 @@ def test_the_command_that_repeats_a_run_starts_this_package_without_its_environm
 def test_it_starts_itself() -> None:
     done = subprocess.run([*start(), "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"x402sim {VERSION}\n"
-    assert install("tls") == "pip install 'x402sim[tls]'"
+    assert install("evm") == "pip install 'x402sim[evm]'"
 
 
 def test_the_standalone_program_starts_itself_and_says_so(tmp_path: Path) -> None:

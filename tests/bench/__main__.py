@@ -28,7 +28,7 @@ from tests.bench.rows import FULL, PAIRED_WITH, QUICK, ROWS, Bench, Effort
 PAGE = Path(__file__).with_name("speed.md")
 LIBRARIES = (
     "httpx", "starlette", "uvicorn", "httptools", "uvloop", "msgspec", "btclib-secp256k1",
-    "tiny-keccak", "coincurve", "pandas",
+    "tiny-keccak", "coincurve", "web3", "pandas",
 )  # fmt: skip
 COLUMNS = f"{'row':<8}{'measured':>10}{'guarded':>10}{'floor':>10}{'aim':>10}"
 SLOW = (

@@ -84,7 +84,7 @@ class Bench(ExitStack):
     @cached_property
     def facilitators(self) -> dict[str, list[float]]:
         """The seconds of a payment by each facilitator, and by none, in each round."""
-        from tests.bench.facilitators import payments
+        from tests.bench.facilitators import payments  # web3 takes a second to import
 
         return payments(self.effort.few, 64)
 

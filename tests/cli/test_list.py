@@ -11,7 +11,7 @@ from tests.cli import stories
 from tests.cli.runner import run
 from x402sim.spec.clauses import CLAUSES
 
-EXTRAS = ("pandas", "matplotlib", "pyarrow", "distributed", "trustme", "uvloop")
+EXTRAS = ("pandas", "matplotlib", "pyarrow", "distributed", "web3", "trustme", "uvloop")
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
 

@@ -257,7 +257,7 @@ def test_a_node_that_is_gone_is_an_error(run, chain, between, name):
 
 
 GONE = {
-    "hangs up": (None, "RemoteProtocolError"),
+    "hangs up": (None, "ConnectionError"),
     "is HTML": (b"<html>Bad gateway</html>", "it answered no JSON"),
     **{str(status): (status, str(status)) for status in (429, 502)},
 }

@@ -17,7 +17,7 @@ from tests.house import ROOT
 
 LIBRARIES = [
     "eth_account", "httpx", "hypothesis.stateful", "msgspec", "pytest", "starlette.routing",
-    "typer", "uvicorn",
+    "typer", "uvicorn", "web3",
 ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from tests.house.reference import facts
 from tests.renew import GENERATED
 from tests.running import run
 
-HEAVY = ("pandas", "matplotlib", "scipy", "eth_account", "x402", "fastapi", "IPython")
+HEAVY = ("pandas", "matplotlib", "scipy", "web3", "eth_account", "x402", "fastapi", "IPython")
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 

@@ -173,6 +173,7 @@ def test_a_scenario_is_played_from_its_page(place: Place) -> None:
     ("words", "extra"),
     [
         (("run", "replay", "--out", "/out/run"), "report"),
+        (("serve", "--port", "0", "--chain", "anvil"), "evm"),
         (("serve", "--port", "0", "--tls", "/out/ca.pem"), "tls"),
         (("sweep", "/out/study.py:study"), "sweep"),
     ],

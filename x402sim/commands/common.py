@@ -88,8 +88,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Chain = Annotated[
     str,
     typer.Option(
-        help="Chain backend: ledger (in memory, with Circle's token), anvil (a local EVM), or "
-        "the URL of a node, with private keys in X402SIM_CHAIN_KEYS.",
+        help="Chain backend: ledger (in memory, with Circle's token), anvil (a local EVM; needs "
+        "the extra `evm`), or the URL of a node, with private keys in X402SIM_CHAIN_KEYS.",
         metavar="CHAIN",
     ),
 ]

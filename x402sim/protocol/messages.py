@@ -198,8 +198,8 @@ _NO_BRACKETS = bytes({*range(256)} - {*b"[{]}"})
 def decode(body: bytes, kind: type[Any], *, most: int = MAX_BRACKETS, is_wide: bool = False) -> Any:
     """Decode JSON bytes as a message; raises `BadMessage` saying what is wrong, and where.
 
-    The decoder recurses as deep as Python's recursion limit allows, and libraries
-    raise that limit beyond what the stack holds: so the brackets are counted first.
+    The decoder recurses as deep as Python's recursion limit allows, and libraries such as
+    web3 raise that limit beyond what the stack holds: so the brackets are counted first.
     At `most` so many arrays and objects are read, and at most `DEEPEST` levels; if the message
     `is_wide`, any number of them, and `most` levels.
     """

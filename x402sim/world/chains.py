@@ -14,6 +14,7 @@ import hashlib
 import os
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
@@ -39,6 +40,7 @@ from x402sim.protocol.crypto import Address, Hash, PrivateKey, from_hex, parse_a
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng, Stream
 from x402sim.spec.needs import Need
+from x402sim.text.program import install
 from x402sim.text.words import as_given, unknown
 from x402sim.world.faults import Faults
 from x402sim.world.loop import VirtualLoop, run_anywhere
@@ -289,8 +291,10 @@ class OpenChain(msgspec.Struct, frozen=True, kw_only=True):
     its own."""
 
 
-def require_rules(request: ChainRequest) -> None:
-    """Raise `ChainError` if the world leaves out rules of a real token."""
+def require_evm(request: ChainRequest) -> None:
+    """Raise `ChainError` without web3, or if the world leaves out rules of the token."""
+    if find_spec("web3") is None:
+        raise ChainError(f"a real chain needs web3: {install('evm')}")
     if request.without_token_rules:
         tables = ", ".join(table for table, _ in request.without_token_rules)
         raise ChainError(f"the rules of a real token cannot be left out: {tables}")
@@ -370,7 +374,7 @@ def chain_file(file: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Anvil:
-    """An anvil (Foundry's test node) on a free port.
+    """An anvil (Foundry's test node) on a free port; needs the extra `evm`.
 
     `program` is its path; by default it is searched in X402SIM_ANVIL, on PATH, and in the npm
     package @foundry-rs/anvil.
@@ -382,7 +386,7 @@ class Anvil:
 
     def open(self, request: ChainRequest) -> OpenChain:
         """Start the node and install the token; raises `ChainError`."""
-        require_rules(request)
+        require_evm(request)
         if request.file is not None:
             raise ChainError("--db is not supported with anvil: its chain ends with the process")
         from x402sim.chain.node.anvil import AnvilNode
@@ -435,7 +439,7 @@ KEYS = "X402SIM_CHAIN_KEYS"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Node:
-    """The JSON-RPC node at `url`.
+    """The JSON-RPC node at `url`; needs the extra `evm`.
 
     `token` is the address of a token on the node, whose contract then says name, version and
     decimals; by default the network's own. With `deploy` a new token is deployed first.
@@ -474,7 +478,7 @@ class Node:
 
     def open(self, request: ChainRequest) -> OpenChain:
         """Connect to the node, and deploy the token if `deploy`; raises `ChainError`."""
-        require_rules(request)
+        require_evm(request)
         if request.has_block_time:
             raise ChainError(f"a block time cannot be set: {self.name} mines at its own pace")
         if request.gas_price or request.accounts.held_wei:

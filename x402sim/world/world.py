@@ -168,7 +168,7 @@ class World:
         is a place of its own, and takes no other.
     chain
         Chain backend: "ledger" (in memory, with Circle's token; the default), "anvil" (a real EVM
-        that is started and stopped), the URL of a JSON-RPC node (real time; keys in
+        that is started and stopped; extra `evm`), the URL of a JSON-RPC node (real time; keys in
         X402SIM_CHAIN_KEYS), `Anvil(program)`, or `Node(url, token=..., deploy=...)`.
     latency
         Duration in seconds of one message in one direction, by the receiver of the request:

@@ -1,7 +1,7 @@
 """The interface of a JSON-RPC node, over any transport; its results and errors."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from x402sim.chain import reverts
@@ -69,25 +69,6 @@ class AnyNode(ABC):
             return into(answer)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ChainError(f"{self.name} answered {method} with {shown(answer)}") from error
-
-
-def request_of(call: RpcCall, number: int = 1) -> Json:
-    """Return the JSON-RPC request of a method."""
-    method, *parameters = call
-    return {"jsonrpc": "2.0", "id": number, "method": method, "params": parameters}
-
-
-def batch_of(calls: Sequence[RpcCall]) -> list[Json]:
-    """Return the batch of several methods, numbered from 0."""
-    return [request_of(call, number) for number, call in enumerate(calls)]
-
-
-def answers_in(answers: Any, count: int) -> list[Any] | None:
-    """Return the answers to `batch_of`, in the same order; None if they are not all there."""
-    if not isinstance(answers, list):
-        return None
-    found = {each.get("id"): each for each in answers if isinstance(each, dict)}
-    return [found[number] for number in range(count)] if {*range(count)} <= found.keys() else None
 
 
 def result_of(answer: Any) -> Any:

@@ -5,18 +5,11 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from x402sim.chain.node.any_node import (
-    AnyNode,
-    BadStatus,
-    NodeGone,
-    RpcCall,
-    answers_in,
-    batch_of,
-    outcome_of,
-)
+from x402sim.chain.node.any_node import AnyNode, BadStatus, NodeGone, RpcCall, outcome_of
 from x402sim.chain.node.evm_chain import MOST_CALLS, LinkedNode
 from x402sim.http.exchange import Transport
 from x402sim.protocol.messages import BadMessage, decode, encode
+from x402sim.protocol.rpc_values import Json
 
 LANES = 2
 """The most requests at a time: a slow call does not keep all others waiting."""
@@ -72,8 +65,8 @@ class BatchingNode(LinkedNode):
     async def _answers(self, calls: list[RpcCall]) -> list[Any]:
         if len(calls) > 1 and self._takes_batches:
             try:
-                body = await self.forward(encode(batch_of(calls)))
-                if answers := answers_in(decode(body, Any), len(calls)):
+                body = await self.forward(encode(_batch(calls)))
+                if answers := _by_id(decode(body, Any), len(calls)):
                     return [outcome_of(answer) for answer in answers]
             except (BadStatus, BadMessage):
                 pass  # as some nodes answer any batch: each call is asked alone
@@ -90,3 +83,18 @@ def _first(waiting: list[_Asked]) -> tuple[list[_Asked], list[_Asked]]:
     sizes = accumulate(len(calls) for calls, _ in waiting)
     count = max(1, sum(size <= MOST_CALLS for size in sizes))
     return waiting[:count], waiting[count:]
+
+
+def _batch(calls: list[RpcCall]) -> list[Json]:
+    return [
+        {"jsonrpc": "2.0", "id": number, "method": method, "params": parameters}
+        for number, (method, *parameters) in enumerate(calls)
+    ]
+
+
+def _by_id(answers: Any, count: int) -> list[Any] | None:
+    """Return the answers of a batch in the order of its calls; None if they are not all there."""
+    if not isinstance(answers, list):
+        return None
+    found = {each.get("id"): each for each in answers if isinstance(each, dict)}
+    return [found[number] for number in range(count)] if {*range(count)} <= found.keys() else None

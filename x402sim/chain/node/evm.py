@@ -1,33 +1,25 @@
-"""A JSON-RPC node over HTTP, for any event loop and for none."""
+"""A JSON-RPC node, reached through web3; the only file that imports web3."""
 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import httpx
+import requests
+from web3 import HTTPProvider
+from web3.types import RPCEndpoint
 
 from x402sim.chain.base import ChainError
-from x402sim.chain.node.any_node import (
-    AnyNode,
-    NodeGone,
-    RpcCall,
-    answers_in,
-    batch_of,
-    outcome_of,
-    request_of,
-    result_of,
-)
-from x402sim.protocol.messages import DEEPEST, BadMessage, decode, encode
+from x402sim.chain.node.any_node import AnyNode, NodeGone, RpcCall, outcome_of, result_of
 from x402sim.protocol.rpc_values import shown
 
 T = TypeVar("T")
-_JSON = {"content-type": "application/json"}
 
 
 class JsonRpcNode(AnyNode):
-    """A JSON-RPC node at a URL.
+    """A JSON-RPC node behind web3's HTTP provider.
 
     Requests are made in threads, at most `parallel` at a time; with 1, in order. With 0 there are
     no threads: each request blocks the process: simulations are deterministic.
@@ -37,9 +29,11 @@ class JsonRpcNode(AnyNode):
         parts = urlsplit(url)
         self.name = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         """The URL without path and password, which are often secret."""
-        is_remote = parts.hostname not in ("127.0.0.1", "localhost")  # else no proxy
-        self._url = url
-        self._http = httpx.Client(timeout=timeout_s, trust_env=is_remote, headers=_JSON)
+        self._url, self._session = url, requests.Session()
+        self._session.trust_env = parts.hostname not in ("127.0.0.1", "localhost")  # no proxy
+        self._provider = HTTPProvider(
+            url, {"timeout": timeout_s}, self._session, exception_retry_configuration=None
+        )
         self._threads = (
             ThreadPoolExecutor(parallel, thread_name_prefix="x402sim-node") if parallel else None
         )
@@ -54,38 +48,37 @@ class JsonRpcNode(AnyNode):
 
         Behind a load balancer, a single node answers the whole batch.
         """
+        batch = [(RPCEndpoint(method), parameters) for method, *parameters in calls]
+        send = partial(self._provider.make_batch_request, batch)
         try:
-            told = await self._in_thread(self._answer, "a batch", batch_of(calls))
+            answers = await self._in_thread(self._send, "a batch", send)
         except NodeGone as gone:
             return [gone] * len(calls)
-        answers = answers_in(told, len(calls))
-        if answers is None:
-            return [ChainError(f"{self.name} answered a batch with {shown(told)}")] * len(calls)
+        if not isinstance(answers, list):
+            return [ChainError(f"{self.name} answered a batch with {shown(answers)}")] * len(calls)
         return [outcome_of(answer) for answer in answers]
 
     async def forward(self, body: bytes) -> bytes:
         """Return the node's answer to a JSON-RPC request unchanged; raises `NodeGone`."""
-        return (await self._in_thread(self._post, "a request", body)).content
+
+        def post() -> bytes:
+            how = self._provider.get_request_kwargs()
+            return self._session.post(self._url, body, **how).content
+
+        return await self._in_thread(self._send, "a request", post)
 
     def ask_now(self, method: str, *parameters: Any) -> Any:
         """Call a method as `ask` does, and block until the answer arrives."""
-        return result_of(self._answer(method, request_of((method, *parameters))))
+        send = partial(self._provider.make_request, RPCEndpoint(method), parameters)
+        return result_of(self._send(method, send))
 
-    def _answer(self, what: str, asked: Any) -> Any:
-        response = self._post(what, encode(asked))
-        if response.status_code != 200:
-            raise NodeGone(f"no answer from {self.name} to {what}: {response.status_code}")
+    def _send(self, what: str, send: Callable[[], T]) -> T:
         try:
-            return decode(response.content, Any, most=DEEPEST, is_wide=True)
-        except BadMessage as wrong:
-            cause = "it answered no JSON; the URL of a JSON-RPC node is wanted"
-            raise NodeGone(f"no answer from {self.name} to {what}: {cause}") from wrong
-
-    def _post(self, what: str, body: bytes) -> httpx.Response:
-        try:
-            return self._http.post(self._url, content=body)
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            cause = type(error).__name__
+            return send()
+        except (OSError, ValueError) as error:
+            cause = getattr(getattr(error, "response", None), "status_code", type(error).__name__)
+            if cause == "JSONDecodeError":
+                cause = "it answered no JSON; the URL of a JSON-RPC node is wanted"
             raise NodeGone(f"no answer from {self.name} to {what}: {cause}") from error
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
@@ -97,4 +90,4 @@ class JsonRpcNode(AnyNode):
         """Close the connections, once all requests are answered."""
         if self._threads is not None:
             self._threads.shutdown()
-        self._http.close()
+        self._session.close()

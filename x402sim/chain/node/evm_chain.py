@@ -33,14 +33,7 @@ from x402sim.chain.base import (
 )
 from x402sim.chain.ledger import gas
 from x402sim.chain.node import objects
-from x402sim.chain.node.any_node import (
-    AnyNode,
-    BadStatus,
-    NodeGone,
-    RpcCall,
-    outcome_of,
-    request_of,
-)
+from x402sim.chain.node.any_node import AnyNode, BadStatus, NodeGone, RpcCall, outcome_of
 from x402sim.clock import Clock
 from x402sim.http.exchange import Headers, Request, Transport, Url, within
 from x402sim.protocol import abi
@@ -547,12 +540,14 @@ class LinkedNode(AnyNode):
 
     async def answer(self, call: RpcCall) -> Any:
         """Return the result of a method, asked alone, or what `ask` would raise."""
+        method, *parameters = call
+        asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
         try:
-            body = await self.forward(encode(request_of(call)))
+            body = await self.forward(encode(asked))
             return outcome_of(decode(body, Any))
         except BadMessage:
             text = shown(body.decode("utf-8", "replace"))
-            return NodeGone(f"{self.name} answered {call[0]} with {text}")
+            return NodeGone(f"{self.name} answered {method} with {text}")
         except NodeGone as gone:
             return gone
 
