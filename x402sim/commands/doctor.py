@@ -41,7 +41,7 @@ def doctor(
         str | None,
         typer.Option(
             "--index",
-            help="Facilitator whose index shall list the resource: say whether it does.",
+            help="Facilitator: say whether its index lists the resource, or why not.",
             metavar="URL",
         ),
     ] = None,

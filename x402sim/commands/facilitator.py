@@ -41,9 +41,8 @@ def facilitator(
         list[str] | None,
         typer.Option(
             "--facilitator",
-            help="Setting, repeatable: receipt_timeout_s=SECONDS (10) until a settlement that is "
-            "not mined counts as pending, simulates=false, simulates_verify=false, "
-            "listing_delay_s=SECONDS.",
+            help="Setting, repeatable: receipt_timeout_s (10), simulates, simulates_verify, "
+            "listing_delay_s.",
             metavar="NAME=VALUE",
         ),
     ] = None,

@@ -38,8 +38,8 @@ Only = Annotated[
     str | None,
     typer.Option(
         "--network",
-        help="Pay on this network only: a name, or eip155:ID. Main networks hold real money, "
-        "and are paid only when named. [default: test networks, and those of --network-file]",
+        help="Pay on this network only: a name, or eip155:ID. A main network, with real money, "
+        "is paid only when named.",
         metavar="NAME",
         envvar="X402SIM_NETWORK",
     ),
@@ -48,16 +48,14 @@ WorldUrl = Annotated[
     str | None,
     typer.Option(
         "--world",
-        help="URL of your own world of `serve`: believe the world's clock and, without "
-        "--key, the token. [default: this machine's clock, known tokens and --network-file]",
+        help="Your own `serve`: believe its clock and, without --key, its token.",
         metavar="URL",
     ),
 ]
 StateDir = Annotated[
     Path | None,
     typer.Option(
-        help="Keep the payment in this folder: the same command, started again or several times "
-        "at once, sends the same authorization; all that it signs together stays within --max.",
+        help="Keep the payment in this folder; all that is signed stays within --max.",
         metavar="DIR",
         envvar="X402SIM_STATE_DIR",
     ),
@@ -66,7 +64,7 @@ AccountNumber = Annotated[
     int,
     typer.Option(
         "--account",
-        help="Account of the local server that pays, by number.",
+        help="Number of the account of `serve` that pays.",
         parser=common.within(0),
         metavar="N",
     ),
@@ -83,7 +81,7 @@ Most = Annotated[
 Tool = Annotated[
     str | None,
     typer.Option(
-        help="Tool to call at the URL of an MCP server, by streamable HTTP.",
+        help="Tool of the MCP server at URL.",
         metavar="NAME",
         envvar="X402SIM_TOOL",
     ),
@@ -99,8 +97,8 @@ Arguments = Annotated[
 Steps = Annotated[
     int | None,
     typer.Option(
-        help="1: the request itself pays, in X-PAYMENT or PAYMENT-SIGNATURE. 2: POST /api/pay, "
-        "then the request again. [default: 2 if the 402 offers it, else 1]",
+        help="1: the request itself pays. 2: POST /api/pay, then the request again. [default: 2 "
+        "if the 402 offers it, else 1]",
         parser=common.within(1, 2),
         metavar="N",
     ),
@@ -109,8 +107,7 @@ ByPermit2 = Annotated[
     bool,
     typer.Option(
         "--permit2",
-        help="Pay offers by Permit2, too, if no other fits: of `upto`, --max bounds the signed "
-        "maximum. Never approves Permit2.",
+        help="Pay offers by Permit2, too, if no other fits; --max bounds what is signed.",
     ),
 ]
 Session = Annotated[
@@ -119,7 +116,7 @@ Session = Annotated[
 Wrong = Annotated[
     str | None,
     typer.Option(
-        help=f"Make one mistake on a test network, and explain the answer: {WRONG}.",
+        help=f"Make a mistake on a test network, and explain the answer: {WRONG}.",
         metavar="MISTAKE",
         autocompletion=common.completing(lambda: MISTAKES),
     ),

@@ -19,7 +19,7 @@ _Points = Annotated[
     typer.Option(
         metavar="N",
         parser=common.within(1, 1 << 62),
-        help="Repeat only N points of a sweep, drawn at random, always the same.",
+        help="Repeat only N points of a sweep, drawn by a fixed seed.",
     ),
 ]
 _Workers = Annotated[

@@ -265,22 +265,21 @@ _Names = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="NAME",
-        help="Scenarios: names (see `list`), FILE.py, or FILE.py:FUNCTION. [default: all]",
+        help="Names (see `list`), FILE.py, or FILE.py:FUNCTION. [default: all]",
         autocompletion=common.completing(shipped_names),
     ),
 ]
 _On = Annotated[
     str,
     typer.Option(
-        help="Stage to play on: in-process, tcp (real sockets), or the URL of a running service.",
+        help="Stage: in-process, tcp (real sockets), or the URL of a running service.",
         metavar="STAGE",
     ),
 ]
 _Out = Annotated[
     Path | None,
     typer.Option(
-        help="Write report.html, data frames, plots and journals to DIR "
-        "(needs `pip install 'x402sim[report]'`).",
+        help="Write report.html, frames, plots and journals. Needs the extra `report`.",
         metavar="DIR",
     ),
 ]
@@ -299,7 +298,7 @@ def run(
     budget: Annotated[
         str,
         typer.Option(
-            help=f"Most that the key in {PAYER_KEY} may sign for in all scenarios, in tokens.",
+            help=f"Most tokens that the key in {PAYER_KEY} may sign for.",
             metavar="AMOUNT",
         ),
     ] = BUDGET,

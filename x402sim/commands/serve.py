@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 Recording = Annotated[
     Path | None,
     typer.Option(
-        help="Answer as the shop in this file of `watch --out` did, and start no world.",
+        help="Answer as the shop in this file of `watch --out`, without a world.",
         metavar="FILE",
     ),
 ]
@@ -57,8 +57,7 @@ ReadyFile = Annotated[
     Path | None,
     typer.Option(
         "--ready-file",
-        help="When ready, write the JSON of --json to FILE, readable by its owner only, as it has "
-        "keys. The server removes the file when it stops.",
+        help="Write the JSON of --json to FILE when ready, and remove it at the end.",
         metavar="FILE",
     ),
 ]
@@ -116,12 +115,12 @@ def _text(file: Path) -> str:
         return ""
 
 
+SETTINGS = ", ".join(each.name for each in fields(FacilitatorSettings))
 TOKEN_VARIABLE = "X402SIM_CONTROL_TOKEN"  # noqa: S105 - the variable's name
 Db = Annotated[
     Path | None,
     typer.Option(
-        help="Keep all data in this SQLite file, and the chain in FILE.chain. Without it, data "
-        "is lost when the server stops.",
+        help="Keep the data in this SQLite file, and the chain in FILE.chain.",
         metavar="FILE",
     ),
 ]
@@ -129,12 +128,20 @@ Networks = Annotated[
     list[str] | None,
     typer.Option(
         "--network",
-        help=f"Network: {common.NETWORK_NAMES}, or one of --network-file. Repeatable: each has a "
-        "chain and a token, at /rpc/NAME; the facilitator settles on all, and the service is on "
-        "the first. [default: cronos-testnet, or the file's only network]",
+        help=f"{', '.join(NETWORKS)}, or one of --network-file; repeatable. Each has a chain at "
+        "/rpc/NAME; the service is on the first. [default: cronos-testnet, or the file's only "
+        "network]",
         metavar="NAME",
         show_default=False,
         autocompletion=common.completing(lambda: NETWORKS),
+    ),
+]
+NetworkFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="TOML file with more networks, one table `[[network]]` each: name, chain_id, asset, "
+        "token_name, token_symbol, token_version, decimals, base_fee_gwei (default 1).",
+        metavar="FILE",
     ),
 ]
 Seed = Annotated[
@@ -148,8 +155,8 @@ Seed = Annotated[
 Mnemonic = Annotated[
     str | None,
     typer.Option(
-        help="Phrase of the funded accounts, on m/44'/60'/0'/0/i. Default: that of anvil and "
-        "Hardhat (test ... junk); with --seed or `--chain URL`, accounts drawn from the seed.",
+        help="Phrase of the accounts. [default: that of anvil; with --seed or `--chain URL`, "
+        "accounts drawn from the seed]",
         metavar="WORDS",
     ),
 ]
@@ -165,8 +172,7 @@ BlockTime = Annotated[
 ControlToken = Annotated[
     str | None,
     typer.Option(
-        help="Bearer token for the control API. Without one, the control API is disabled unless "
-        "--host is 127.0.0.1 or ::1.",
+        help="Bearer token for the control API, needed unless --host is loopback.",
         envvar=TOKEN_VARIABLE,
         metavar="TOKEN",
     ),
@@ -174,8 +180,7 @@ ControlToken = Annotated[
 Tls = Annotated[
     Path | None,
     typer.Option(
-        help="Serve https with a new certificate, and write the authority that clients must trust "
-        "to FILE. Needs the extra `tls`.",
+        help="Serve https, and write the authority to trust to FILE. Needs the extra `tls`.",
         metavar="FILE",
     ),
 ]
@@ -184,8 +189,7 @@ Flow = Annotated[
     typer.Option(
         "--payment-flow",
         parser=common.one_of("flow", "authorization", "upfront"),
-        help="When the service settles a one-step payment: authorization (after the endpoint) or "
-        "upfront (before it). The 402 states it.",
+        help="When a one-step payment is settled: authorization (after the endpoint) or upfront.",
         metavar="FLOW",
         show_default=False,
     ),
@@ -194,11 +198,7 @@ FacilitatorSetting = Annotated[
     list[str] | None,
     typer.Option(
         "--facilitator",
-        help="Setting of the facilitator, repeatable: receipt_timeout_s=SECONDS until a settlement "
-        "that is not mined counts as pending, simulates=false, simulates_verify=false, "
-        "native=COINS for gas, servers=N requests at a time, service_time_s=SECONDS for each, "
-        "queue_length=N waiting requests at most, listing_delay_s=SECONDS from a settlement until "
-        "/discovery lists the resource.",
+        help=f"Setting of the facilitator, repeatable: {SETTINGS}.",
         metavar="NAME=VALUE",
     ),
 ]
@@ -206,38 +206,28 @@ NoService = Annotated[
     bool,
     typer.Option(
         "--no-service",
-        help="Run the world without a service, and print the settings for a service of your own.",
-    ),
-]
-AtBlockTime = Annotated[
-    bool,
-    typer.Option(
-        "--calls-at-block-time",
-        help="Run eth_call at the newest block's timestamp, as an idle node does, not at the "
-        "current time.",
+        help="Run the world only, and print the settings for a service of your own.",
     ),
 ]
 Deploy = Annotated[
     bool,
     typer.Option(
         "--deploy",
-        help="Deploy a new token on the node first, owned by the first key, and fund the "
-        "accounts; needs `--chain URL`.",
+        help="Deploy a new token on the node of `--chain URL`, and fund the accounts.",
     ),
 ]
 AllowOrigin = Annotated[
     list[str] | None,
     typer.Option(
-        help="Allow cross-origin requests from this web origin, such as http://localhost:3000; "
-        "repeatable.",
+        help="Admit the web pages of this origin, such as http://localhost:3000; repeatable.",
         metavar="URL",
     ),
 ]
 RpcOrigin = Annotated[
     list[str] | None,
     typer.Option(
-        help="Allow this origin on /rpc only, such as a wallet's chrome-extension://ID; "
-        "repeatable. chrome-extension://* and moz-extension://* are every extension.",
+        help="Admit this origin to /rpc only, such as chrome-extension://ID of a wallet, or "
+        "chrome-extension://* of every extension; repeatable.",
         metavar="ORIGIN",
     ),
 ]
@@ -245,12 +235,11 @@ StopWithStdin = Annotated[
     bool,
     typer.Option(
         "--stop-with-stdin",
-        help="Stop when stdin ends. With a pipe as stdin, the server stops when the program that "
-        "started it stops or is killed.",
+        help="Stop when stdin ends, as a pipe of the starting program does.",
     ),
 ]
 AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object with URLs and accounts when ready.")
+    bool, typer.Option("--json", help="Print a JSON object of URLs and accounts when ready.")
 ]
 
 
@@ -262,9 +251,8 @@ def serve(
     seed: Seed = None,
     mnemonic: Mnemonic = None,
     network: Networks = None,
-    network_file: common.NetworkFile = None,
+    network_file: NetworkFile = None,
     block_time: BlockTime = None,
-    calls_at_block_time: AtBlockTime = False,
     chain: common.Chain = "ledger",
     token: common.Token = None,
     deploy: Deploy = False,
@@ -314,7 +302,6 @@ def serve(
             unlocked=listen.is_local,
             has_service=not no_service,
             block_time_s=block_time,
-            calls_at_block_time=calls_at_block_time,
             chain=backend,
             service=Settings(phase=0, payment_flow=payment_flow),
             facilitator=facilitator_settings(facilitator),

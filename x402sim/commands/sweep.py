@@ -9,13 +9,13 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, as_misuse, one_of, quiet, within
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, as_misuse, quiet, within
 from x402sim.experiments.grid import Cell, cells
-from x402sim.experiments.summary import UNITS, Unit, Until, results_of, summarize
+from x402sim.experiments.summary import Until, results_of, summarize
 from x402sim.experiments.sweep import Kept, failures, play, unreached
 from x402sim.report import need_extra
 from x402sim.report.bundle import Program, Running, imports
@@ -46,8 +46,7 @@ _Until = Annotated[
     typer.Option(
         "--until",
         metavar="WIDTH",
-        help="Play seeds until each interval is this narrow: 5%, 0.01, waited_s=5%. --seeds is the "
-        "maximum.",
+        help="Stop once each interval is this narrow: 5%, 0.01, waited_s=5%.",
     ),
 ]
 _Workers = Annotated[
@@ -67,16 +66,6 @@ _Out = Annotated[
 ]
 
 
-_Unit = Annotated[
-    Literal["seed", "row"],
-    typer.Option(
-        metavar="UNIT",
-        parser=one_of("unit", *UNITS),
-        help="What the confidence intervals count as independent: seed, or row.",
-    ),
-]
-
-
 def sweep(
     experiment: _Experiment,
     values: _Values = None,
@@ -88,7 +77,6 @@ def sweep(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Delete the results in DIR first.")
     ] = False,
-    unit: _Unit = "seed",
     as_json: AsJson = False,
 ) -> None:
     """Play an experiment for every combination of values and seeds."""
@@ -113,11 +101,11 @@ def sweep(
         if enough is not None and (text := unreached(frame, enough)):
             typer.echo(f"x402sim: {printable(text)}", err=True)
         if out is not None:
-            _write(keys, out, _points(frame, keys), unit)
+            _write(keys, out, _points(frame, keys))
     except KeyboardInterrupt as interrupt:
         typer.echo(f"x402sim: {interrupt or 'interrupted'}", err=True)
         raise typer.Exit(INTERRUPTED) from None
-    _print_results(frame, keys, unit, as_json=as_json)
+    _print_results(frame, keys, as_json=as_json)
     if frame["error"].notna().any():
         _print_failures(frame)
         raise typer.Exit(NOT_ALL_HELD)
@@ -236,27 +224,27 @@ def _kept(out: Path | None, *, fresh: bool, program: Running) -> Kept | None:
     return None if out is None else Kept(out, fresh, tell, program)
 
 
-def _write(keys: Sequence[str], out: Path, played: int, unit: Unit) -> None:
+def _write(keys: Sequence[str], out: Path, played: int) -> None:
     """Write the summary of all rows in a folder, with a note if the folder has more points."""
     import pandas as pd
 
     from x402sim.experiments.folder import ALL_ROWS, SUMMARY  # with the extra
 
     rows = pd.read_parquet(out / ALL_ROWS)
-    table = _summary(rows, keys, unit)
+    table = _summary(rows, keys)
     if table is not None:
         table.to_csv(out / SUMMARY, index=False, lineterminator="\n")
     if (points := _points(rows, keys)) > played:
         typer.echo(f"x402sim: the files in {out} have the {points} points of all sweeps", err=True)
 
 
-def _summary(rows: "DataFrame", keys: Sequence[str], unit: Unit) -> "DataFrame | None":
+def _summary(rows: "DataFrame", keys: Sequence[str]) -> "DataFrame | None":
     """Return the summary; None if no result is a number."""
-    return summarize(rows, by=list(keys), unit=unit) if results_of(rows, keys) else None
+    return summarize(rows, by=list(keys)) if results_of(rows, keys) else None
 
 
-def _print_results(frame: "DataFrame", keys: Sequence[str], unit: Unit, *, as_json: bool) -> None:
-    table = _summary(frame, keys, unit)
+def _print_results(frame: "DataFrame", keys: Sequence[str], *, as_json: bool) -> None:
+    table = _summary(frame, keys)
     if as_json:
         text = "[]" if table is None else table.to_json(orient="records")
         typer.echo(json.dumps({"points": _points(frame, keys), "summary": json.loads(text)}))
@@ -264,11 +252,11 @@ def _print_results(frame: "DataFrame", keys: Sequence[str], unit: Unit, *, as_js
         columns = ["result", "seeds", "failed", "mean", "low", "high"]
         typer.echo(printable_table(table[[*keys, *columns]]))
         if table["low"].isna().any():
-            text = f"'-' means no interval: it needs two {unit}s"
-            typer.echo(f"x402sim: {text}", err=True)
-        if unit == "seed" and (table["rows"] > table["seeds"]).any():
+            typer.echo("x402sim: '-' means no interval: it needs two seeds", err=True)
+        if (table["rows"] > table["seeds"]).any():
             text = "intervals count seeds, as rows of one seed may depend on each other"
-            typer.echo(f"x402sim: {text}; if rows are independent, give --unit row", err=True)
+            do = 'if rows are independent, use summarize(..., unit="row")'
+            typer.echo(f"x402sim: {text}; {do}", err=True)
     elif frame["error"].isna().any():
         text = "the results have no numbers; return a number, or a dict or frame of numbers"
         text += ". --out DIR keeps other results"

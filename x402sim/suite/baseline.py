@@ -15,7 +15,7 @@ import msgspec
 from x402sim.report.results import CaseResult, Outcome, Result, by_dialect
 from x402sim.text.words import printable, unknown
 
-WANTED = "a JSON report (--json-file) of an earlier run, or a TOML file of ids with reasons"
+WANTED = "a JSON report (--report FILE.json) of an earlier run, or a TOML file of ids with reasons"
 AS_TOML = 'a line of it: "facilitator/fields/network" = "repaired in the next release"'
 _OPEN = (Outcome.FAILED, Outcome.INCONCLUSIVE)
 
