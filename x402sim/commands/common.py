@@ -85,6 +85,17 @@ def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ReadyJson = Annotated[bool, typer.Option("--json", help="Print one JSON object when ready.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        "-j",
+        help="Number of processes; 0 plays in this one. [default: one per CPU]",
+        parser=within(0, 256),
+        metavar="N",
+    ),
+]
 Chain = Annotated[
     str,
     typer.Option(

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from x402sim.commands.common import as_misuse, completing, made, number, whole
+from x402sim.commands.common import AsJson, as_misuse, completing, made, number, whole
 from x402sim.commands.configuration import defaults
 from x402sim.report.conformance import SUFFIXES, About
 from x402sim.report.results import Results
@@ -68,7 +68,6 @@ Reports = Annotated[
         "(annotations of GitHub Actions); repeatable.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the JSON report instead.")]
 
 
 def takes(flags: Sequence[Flag]) -> Callable[[Given], Given]:

@@ -33,9 +33,9 @@ COLUMNS = (
 
 
 def doctor(
-    url: Annotated[str, buying.url_argument()],
-    method: Annotated[str | None, buying.method_option()] = None,
-    data: Annotated[str | None, buying.data_option()] = None,
+    url: buying.Address,
+    method: buying.Method = None,
+    data: buying.Data = None,
     header: buying.Headers = None,
     index: Annotated[
         str | None,

@@ -26,7 +26,7 @@ from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.networks import known_networks
 from x402sim.protocol.refusals import Refusal, is_final
 from x402sim.protocol.values import data_of
-from x402sim.text.words import printable, printable_lines, unknown
+from x402sim.text.words import printable, printable_lines
 
 WRONG = " or ".join(", ".join(MISTAKES).rsplit(", ", 1))
 VARIABLES = ("X402SIM_KEY", "X402SIM_PRIVATE_KEY")
@@ -118,6 +118,7 @@ Wrong = Annotated[
     typer.Option(
         help=f"Make a mistake on a test network, and explain the answer: {WRONG}.",
         metavar="MISTAKE",
+        parser=common.one_of("mistake", *MISTAKES),
         autocompletion=common.completing(lambda: MISTAKES),
     ),
 ]
@@ -138,9 +139,9 @@ class _Printer:
 
 
 def pay(
-    url: Annotated[str, buying.url_argument("X402SIM_URL")],
-    method: Annotated[str | None, buying.method_option("X402SIM_METHOD")] = None,
-    data: Annotated[str | None, buying.data_option("X402SIM_BODY")] = None,
+    url: buying.Address,
+    method: buying.Method = None,
+    data: buying.Data = None,
     header: buying.Headers = None,
     tool: Tool = None,
     arguments: Arguments = None,
@@ -163,8 +164,6 @@ def pay(
         with common.as_misuse():
             if wrong is not None and session:
                 raise ValueError("--wrong and --session: give one of them")
-            if wrong not in (None, *MISTAKES):
-                raise ValueError(unknown("mistake", wrong, MISTAKES))
             if session and steps == 1:
                 raise ValueError("--session and --steps 1: a deposit takes two steps; omit --steps")
             if permit2 and (session or wrong is not None or steps == 2):

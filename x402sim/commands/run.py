@@ -281,6 +281,7 @@ _Out = Annotated[
     typer.Option(
         help="Write report.html, frames, plots and journals. Needs the extra `report`.",
         metavar="DIR",
+        file_okay=False,
     ),
 ]
 
@@ -381,8 +382,6 @@ def _play(chosen: list[Chosen], world: World, options: str, as_json: bool) -> li
 
 def _prepare(out: Path) -> None:
     """Make the folder of the reports before the first run; raises `Misuse`."""
-    if out.exists() and not out.is_dir():
-        raise common.Misuse(f"--out {out}: a folder is wanted, and this is a file")
     with common.as_misuse(ModuleNotFoundError, begin="--out: "):
         need_extra()
     try:

@@ -4,9 +4,7 @@ import gc
 import json
 import os
 import shlex
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,7 +20,7 @@ from x402sim.http import web
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.money import to_decimal
-from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, NETWORKS, TESTNET, choose_network
+from x402sim.protocol.networks import NETWORKS, choose_network
 from x402sim.protocol.routes import ORDER
 from x402sim.service.goods import Good
 from x402sim.service.settings import Settings
@@ -52,68 +50,6 @@ Recording = Annotated[
     ),
 ]
 _OF_RECORDING = ("recording", "host", "port", "as_json")
-
-ReadyFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--ready-file",
-        help="Write the JSON of --json to FILE when ready, and remove it at the end.",
-        metavar="FILE",
-    ),
-]
-
-
-@contextmanager
-def ready_file(file: Path | None) -> Iterator[Callable[[str], None]]:
-    """Yield a function that writes a text to a file, whole or not at all; then remove the file.
-
-    The file is created under another name at once, so that an unwritable folder is an error
-    before the server listens. Removes the file of a server that was killed. Raises `Misuse`.
-    """
-    if file is None:
-        yield lambda text: None
-        return
-    _remove_old(file)
-    try:
-        number, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-    except OSError as wrong:
-        raise Misuse(f"--ready-file {file}: {wrong.strerror}: {file.parent}") from wrong
-    new, written = Path(name), list[str]()
-
-    def write(text: str) -> None:
-        with os.fdopen(os.dup(number), "w", encoding="utf-8") as out:
-            out.write(text)
-        written.append(text)
-        new.replace(file)
-
-    try:
-        yield write
-    finally:
-        os.close(number)
-        new.unlink(missing_ok=True)
-        if written and _text(file) == written[0]:  # else another server has written the file
-            file.unlink()
-
-
-def _remove_old(file: Path) -> None:
-    """Remove the file of an earlier server; raises `Misuse` for any other file."""
-    if not os.path.lexists(file):
-        return
-    old = decoded(_text(file).encode()) if file.is_file() else None
-    if not isinstance(old, dict) or old.get("event") != "ready":
-        raise Misuse(
-            f"--ready-file {file}: something is there that `x402sim serve` has not written: remove "
-            "it, or give another path"
-        )
-    file.unlink()
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text("utf-8", "replace")
-    except FileNotFoundError:
-        return ""
-
 
 SETTINGS = ", ".join(each.name for each in fields(FacilitatorSettings))
 TOKEN_VARIABLE = "X402SIM_CONTROL_TOKEN"  # noqa: S105 - the variable's name
@@ -238,9 +174,6 @@ StopWithStdin = Annotated[
         help="Stop when stdin ends, as a pipe of the starting program does.",
     ),
 ]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print a JSON object of URLs and accounts when ready.")
-]
 
 
 def serve(
@@ -270,8 +203,7 @@ def serve(
     tls: Tls = None,
     recording: Recording = None,
     stop_with_stdin: StopWithStdin = False,
-    as_json: AsJson = False,
-    to_file: ReadyFile = None,
+    as_json: common.ReadyJson = False,
     log: common.LogForm = "text",
     verbose: common.Verbose = False,
     quiet: common.Quiet = False,
@@ -282,7 +214,6 @@ def serve(
         return
     with common.as_misuse():
         backend = parse_chain(chain, token=token, deploy=deploy)
-    write_ready = context.with_resource(ready_file(to_file))
     with common.starting(db, None if backend == DEFAULT_CHAIN else backend.name):
         # Typer treats an empty variable as not set; but an empty token is an error
         by_variable = os.environ.get(TOKEN_VARIABLE)
@@ -314,12 +245,10 @@ def serve(
         common.stop_on_signals(running)
         if stop_with_stdin:
             common.stop_with_stdin(running)
-        line = json.dumps(msgspec.to_builtins(ready))
         if as_json:
-            typer.echo(line)
+            typer.echo(json.dumps(msgspec.to_builtins(ready)))
         else:
             show(ready, db, [each for each in goods if each.price is not None])
-        write_ready(f"{line}\n")  # last: whoever waits for the file may then read stdout
 
     gc.collect()
     gc.freeze()  # so that no later collection walks through all modules again
@@ -398,9 +327,8 @@ def show(ready: Ready, db: Path | None, goods: Sequence[Good] = ()) -> None:
         console.print(f"curl -i {quote} -H 'Content-Type: application/json' -d '{order}'")
     if ready.control:
         console.print(f"curl {ready.control}")
-        known = NETWORKS.get(ready.network)  # `pay` knows the test networks' tokens
-        is_known = known is not None and known.is_test and known.asset == parse_address(ready.asset)
-        believed = "" if is_known else f" --world {url}"
+        is_believed = _is_known(ready) and NETWORKS[ready.network].is_test
+        believed = "" if is_believed else f" --world {url}"
         believed += " --permit2" * bool(goods and goods[0].upto)
         console.print(f"x402sim pay{wanted} {paid}{believed}", markup=False)
     console.print("\nor pay from Python:")
@@ -444,7 +372,15 @@ def _show_world(console: "Console", ready: Ready) -> None:
 
 def quick_start(ready: Ready, good: Good | None = None) -> list[str]:
     """Return a program that pays for a good of the user, or for a quote."""
-    imports, lines, network = _network(ready)
+    network, own = "", list[str]()
+    if not _is_known(ready):
+        asset, token = f"bytes.fromhex({ready.asset[2:]!r})", ready.token
+        texts = ", ".join(map(repr, (token.name, token.symbol, token.version)))
+        own = [f"network = Network({ready.network!r}, {token.chain_id},"]
+        own += [f"    {asset},", f"    {texts}, {token.decimals})"]
+        network = ", network=network"
+    elif not NETWORKS[ready.network].is_test:
+        network = f", network={ready.network!r}"
     key = ready.accounts[0].private_key
     bought = [
         f"order = {json.dumps(ORDER)}",
@@ -456,27 +392,17 @@ def quick_start(ready: Ready, good: Good | None = None) -> list[str]:
         network += ", permit2=True" * good.upto
     return [
         "import httpx",
-        f"from x402sim import {', '.join(sorted([*imports, 'PaymentAuth', 'Wallet']))}",
-        *lines,
+        f"from x402sim import {'Network, ' * bool(own)}PaymentAuth, Wallet",
+        *own,
         f'payer = PaymentAuth(Wallet("{key}"), max_amount="0.05"{network})',
         *bought,
     ]
 
 
-def _network(ready: Ready) -> tuple[list[str], list[str], str]:
-    named = {MAINNET.name: "MAINNET", BASE_SEPOLIA.name: "BASE_SEPOLIA"}
-    if ready.network == TESTNET.name:
-        return [], [], ""
-    if ready.network in named:
-        return [named[ready.network]], [], f", network={named[ready.network]}"
-    token = ready.token
-    texts = (token.name, token.symbol, token.version)
-    own = [
-        f"asset = bytes.fromhex({ready.asset[2:]!r})",
-        f"token = {', '.join(map(repr, texts))}, {token.decimals}",
-        f"network = Network({ready.network!r}, {token.chain_id}, asset, *token)",
-    ]
-    return ["Network"], own, ", network=network"
+def _is_known(ready: Ready) -> bool:
+    """Tell whether payers know the network and its token by themselves."""
+    known = NETWORKS.get(ready.network)
+    return known is not None and known.asset == parse_address(ready.asset)
 
 
 def _answer_as(recording: Path, context: typer.Context, listen: Listen, *, as_json: bool) -> None:

@@ -5,7 +5,6 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -13,14 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, as_misuse, quiet, within
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, Workers, as_misuse, quiet
 from x402sim.experiments.grid import Cell, cells
 from x402sim.experiments.summary import Until, results_of, summarize
 from x402sim.experiments.sweep import Kept, failures, play, unreached
-from x402sim.report import need_extra
 from x402sim.report.bundle import Program, Running, imports
 from x402sim.text.program import SHOWN
-from x402sim.text.words import printable, unknown
+from x402sim.text.words import printable, printable_lines, unknown
 from x402sim.world.scenario import load_module
 
 if TYPE_CHECKING:
@@ -49,20 +47,11 @@ _Until = Annotated[
         help="Stop once each interval is this narrow: 5%, 0.01, waited_s=5%.",
     ),
 ]
-_Workers = Annotated[
-    int | None,
-    typer.Option(
-        help="Number of processes; 0 plays in this one. [default: one per CPU]",
-        parser=within(0, 256),
-        metavar="N",
-    ),
-]
-_Dask = Annotated[
-    str | None,
-    typer.Option(metavar="ADDRESS", help="Play on the Dask cluster with this scheduler."),
-]
 _Out = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Keep results in DIR, and resume a sweep there.")
+    Path | None,
+    typer.Option(
+        metavar="DIR", file_okay=False, help="Keep results in DIR, and resume a sweep there."
+    ),
 ]
 
 
@@ -71,8 +60,7 @@ def sweep(
     values: _Values = None,
     seeds: _Seeds = "200",
     until: _Until = None,
-    workers: _Workers = None,
-    dask: _Dask = None,
+    workers: Workers = None,
     out: _Out = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Delete the results in DIR first.")
@@ -92,12 +80,10 @@ def sweep(
         numbers, wrong = _seeds(seeds), (ValueError, TypeError, ModuleNotFoundError, OSError)
         with quiet(), as_misuse(*wrong):
             found = cells(dict(map(_parameter, values or [])))
-            with _executor(dask) as executor:
-                places = executor, None if executor else workers
-                frame = play(
-                    function, found, numbers, places, kept, until=enough, common=True,
-                    shown=True, replay=replay,
-                )  # fmt: skip
+            frame = play(
+                function, found, numbers, (None, workers), kept, until=enough, common=True,
+                shown=True, replay=replay,
+            )  # fmt: skip
         if enough is not None and (text := unreached(frame, enough)):
             typer.echo(f"x402sim: {printable(text)}", err=True)
         if out is not None:
@@ -187,21 +173,6 @@ def _until(text: str | None) -> Until | None:
         raise Misuse(f"--until: {wanted}, not {text!r}") from None
 
 
-def _executor(dask: str | None) -> AbstractContextManager[Any]:
-    """Return a context: a client of the Dask cluster at an address, or None without an address."""
-    if dask is None:
-        return nullcontext()
-    need_extra(("distributed",), "--dask", "sweep")
-    from distributed import Client
-
-    try:
-        client: AbstractContextManager[Any] = Client(dask, timeout=10)  # type: ignore[no-untyped-call]
-    except (OSError, ValueError) as error:
-        wanted = "the address of a scheduler is wanted, such as tcp://10.0.0.1:8786"
-        raise Misuse(f"--dask {dask}: {error}; {wanted}") from error
-    return client
-
-
 def _program(experiment: str, options: list[str]) -> Running:
     name, _, function = experiment.rpartition(":")
     file = Path(name).resolve()
@@ -213,8 +184,6 @@ def _program(experiment: str, options: list[str]) -> Running:
 
 def _kept(out: Path | None, *, fresh: bool, program: Running) -> Kept | None:
     """Return where results are kept; None without --out. Raises `Misuse`."""
-    if out is not None and out.exists() and not out.is_dir():
-        raise Misuse(f"--out {out}: a folder is wanted, and this is a file")
     if fresh and out is None:
         raise Misuse("--fresh: it deletes the results in a folder; give --out DIR, too")
 
@@ -250,7 +219,9 @@ def _print_results(frame: "DataFrame", keys: Sequence[str], *, as_json: bool) ->
         typer.echo(json.dumps({"points": _points(frame, keys), "summary": json.loads(text)}))
     elif table is not None:
         columns = ["result", "seeds", "failed", "mean", "low", "high"]
-        typer.echo(printable_table(table[[*keys, *columns]]))
+        shown = table[[*keys, *columns]]
+        text = shown.to_string(index=False, na_rep="-", float_format="{:.4g}".format)
+        typer.echo(printable_lines(text))
         if table["low"].isna().any():
             typer.echo("x402sim: '-' means no interval: it needs two seeds", err=True)
         if (table["rows"] > table["seeds"]).any():
@@ -265,19 +236,6 @@ def _print_results(frame: "DataFrame", keys: Sequence[str], *, as_json: bool) ->
 
 def _points(frame: "DataFrame", keys: Sequence[str]) -> int:
     return len(frame[[*keys, "seed"]].drop_duplicates())
-
-
-def printable_table(table: "DataFrame") -> str:
-    """Return a frame as text: numbers with four digits, on the right; texts on the left."""
-    columns = []
-    for name in table.columns:
-        is_number = table[name].dtype.kind in "if"
-        texts = [f"{v:.4g}" if is_number else printable(str(v)) for v in table[name]]
-        texts = ["-" if is_number and text == "nan" else text for text in texts]
-        width = max(map(len, [str(name), *texts]))
-        align = ">" if is_number else "<"
-        columns.append([f"{text:{align}{width}}" for text in [str(name), *texts]])
-    return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
 
 
 def _print_failures(frame: "DataFrame") -> None:

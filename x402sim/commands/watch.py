@@ -86,9 +86,6 @@ _KeepHost = Annotated[
     bool,
     typer.Option("--keep-host", help="Forward the client's `Host`, not the upstream's."),
 ]
-_AsJson = Annotated[
-    bool, typer.Option("--json", help="Print a JSON object of the URLs when ready.")
-]
 _Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Also log requests without payments.")
 ]
@@ -106,7 +103,7 @@ def watch(
     allow_mainnet: _AllowMainnet = False,
     fault: _Faults = None,
     keep_host: _KeepHost = False,
-    as_json: _AsJson = False,
+    as_json: common.ReadyJson = False,
     log: common.LogForm = "text",
     verbose: _Verbose = False,
     quiet: common.Quiet = False,
