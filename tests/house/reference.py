@@ -65,8 +65,10 @@ def commands() -> str:
         for name, command in known
     ]
     shown = [each for _, command in known for each in _shown(command)]
-    times = Counter(map(_row, shown))
-    shared = {row for row, count in times.items() if count > 1}
+    options = [each for each in shown if each.param_type_name == "option"]
+    often = Counter(map(_row, options)).most_common()
+    by_name = {row[0].split("`")[1]: row for row, count in reversed(often) if count > 1}
+    shared = {*by_name.values()}  # of two meanings of one name, the more common
     several = dict.fromkeys(row for each in shown if (row := _row(each)) in shared)
     return (
         f"# Commands\n\n{about}\n\n{markdown_table(('command', 'what it does'), rows)}{EXITS}"
@@ -87,7 +89,7 @@ def _section(name: str, command: Any, shared: Collection[tuple[str, str]]) -> st
         f"## x402sim {name}\n",
         *(f"{_prose(each)}\n" for each in more),
         _table(rows),
-        f"{_prose(command.epilog)}\n" if command.epilog else "",
+        f"{command.epilog.strip()}\n" if command.epilog else "",
     ]
     return "".join(f"\n{each}" for each in parts if each)
 

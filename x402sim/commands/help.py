@@ -135,13 +135,11 @@ Exit codes: 0, all is the same; 1, something differs; 2, the result cannot be re
 """,
     "conformance": """Check a running service against the specification.
 
-\b
-Other judges and a command, each with options of its own (`--help`):
-  x402sim conformance payer -- COMMAND         a payer or an agent
-  x402sim conformance facilitator --start CMD  a facilitator
-  x402sim conformance server ITEM --start CMD  a server of the x402 standard
-  x402sim conformance vectors -- COMMAND       any implementation, by an adapter
-  x402sim conformance site --out DIR           pages of verdicts
+Other judges, each with options of its own (`--help`): `conformance payer` (payers and agents),
+`conformance facilitator`, `conformance server` (the x402 standard), `conformance vectors` (any
+implementation, by an adapter). `conformance site` makes pages of verdicts.
+
+Example: x402sim conformance http://127.0.0.1:8000 --report report.html
 
 With the URL alone, the suite pays nothing. With --payer-key, it tests payments, replays and
 sessions, too, within --budget. With --world, it also injects faults and counts money on the ledger:
@@ -161,9 +159,7 @@ It speaks the x402 standard, versions 1 and 2, and the dialect of Cronos, and pa
 account of X402SIM_PRIVATE_KEY (or PRIVATE_KEY, EVM_PRIVATE_KEY). X402SIM_NETWORK_NAME replaces
 --network. If a transaction is not mined in time, the answer is "pending" with its hash.
 
-\b
-Example: X402SIM_PRIVATE_KEY=0x... x402sim facilitator
-  --rpc http://127.0.0.1:8545 --network base-sepolia
+Example: x402sim facilitator --rpc http://127.0.0.1:8545 --network base-sepolia
 """,
     "target": "Write a target file, for a service that differs from ours.",
     "target init": """Write a target file for a service, without paying it.

@@ -134,7 +134,7 @@ FacilitatorSetting = Annotated[
     list[str] | None,
     typer.Option(
         "--facilitator",
-        help=f"Setting of the facilitator, repeatable: {SETTINGS}.",
+        help=f"Setting of the facilitator, such as receipt_timeout_s=0.5; repeatable: {SETTINGS}.",
         metavar="NAME=VALUE",
     ),
 ]

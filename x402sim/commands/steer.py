@@ -19,7 +19,14 @@ from x402sim.serving.control.client import ControlClient, ControlError
 from x402sim.text.words import as_given, printable
 from x402sim.world.faults import DOES
 
-World = Annotated[str, typer.Option("--world", help="URL of the running `serve`.", metavar="URL")]
+World = Annotated[
+    str,
+    typer.Option(
+        "--world",
+        help=f"URL of the running `serve`; {TOKEN_VARIABLE} has its --control-token, if any.",
+        metavar="URL",
+    ),
+]
 SERVE = "http://127.0.0.1:4020"
 TIMEOUT_S = 30.0
 _VICTIM = "Who gets the requests: service, facilitator, explorer, rpc."

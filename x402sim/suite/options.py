@@ -165,7 +165,7 @@ class OfJudge:
     )
     patience: float = patience_flag("answer", PATIENCE_S)
     wait: float | None = wait_flag(
-        f"Seconds until the first answer [default: {START_S:g} after --start, else {WAIT_S:g}]."
+        f"Seconds until the first answer. [default: {START_S:g} after --start, else {WAIT_S:g}]"
     )
     env: tuple[str, ...] = env_flag()
     jobs: int | None = flag(

@@ -353,7 +353,8 @@ FACILITATOR: Subject[FacilitatorOptions] = Subject(
     name="facilitator",
     words="[URL]",
     words_help="Base URL of a running facilitator; with --start, {port} in it is the port.",
-    help="Judge a facilitator: does it verify and settle each good payment, once, and no other?",
+    help="Judge a facilitator: does it verify and settle each good payment, once, and no other?\n\n"
+    "Example: x402sim conformance facilitator --start 'python facilitator.py'",
     options=FacilitatorOptions,
     read=_read,
     cases=all_cases,

@@ -303,7 +303,7 @@ class PayerOptions(OfJudge):
         read=dialects_in,
     )
     patience: float = patience_flag("start", PATIENCE_S)
-    wait: float | None = wait_flag("With --url: wait so long until somebody answers.")
+    wait: float | None = wait_flag("With --url: seconds until somebody answers, at most.")
 
 
 def _read(words: Sequence[Any], flags: Mapping[str, Any]) -> PayerOptions:
@@ -479,7 +479,8 @@ PAYER: Subject[PayerOptions] = Subject(
     name="payer",
     words="-- COMMAND…",
     words_help="The command that buys once, as the guide's page 'Judge your payer' says.",
-    help="Judge a payer or an agent: does it pay once, the right amount, to the right payee?",
+    help="Judge a payer or an agent: does it pay once, the right amount, to the right payee?\n\n"
+    "Example: x402sim conformance payer -- node agent.js",
     options=PayerOptions,
     read=_read,
     cases=all_cases,

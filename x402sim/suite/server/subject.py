@@ -559,7 +559,8 @@ SERVER: Subject[ServerOptions] = Subject(
     words="ITEM",
     words_help="What it sells: a path or URL, with a method before and a JSON body behind, if any; "
     "or a tool: MCP, path or stdio, name, arguments.",
-    help="Judge a server of the x402 standard: is it served only if paid, and paid only if served?",
+    help="Judge a server of the x402 standard: is it served only if paid, and paid only if served?"
+    "\n\nExample: x402sim conformance server /weather --start 'node shop.js'",
     options=ServerOptions,
     read=_read,
     cases=all_cases,

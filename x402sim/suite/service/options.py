@@ -257,9 +257,7 @@ class Options:
         shows=_shown_header,
     )
     """Headers of every request to the target, and to nobody else."""
-    wait: float | None = wait_flag(
-        "Wait so long until the service, and the world of --world, answer."
-    )
+    wait: float | None = wait_flag("Seconds until the service, and the world, answer, at most.")
     timeout_s: float = flag(
         "Longest time for one whole answer.",
         name="timeout",

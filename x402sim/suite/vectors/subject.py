@@ -273,7 +273,8 @@ VECTORS: Subject[VectorOptions] = Subject(
     name="vectors",
     words="-- COMMAND…",
     words_help="The adapter, in any language: reads a line of JSON, and writes one.",
-    help="Judge any implementation by vectors: headers, signatures, amounts, verdicts.",
+    help="Judge any implementation by vectors: headers, signatures, amounts, verdicts.\n\n"
+    "Example: x402sim conformance vectors -- ./adapter",
     options=VectorOptions,
     read=_read,
     cases=all_cases,
