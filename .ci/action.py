@@ -13,13 +13,13 @@ from pathlib import Path
 
 REPORTS = {
     "junit": "junit.xml",
-    "json-file": "report.json",
+    "json": "report.json",
     "html": "report.html",
     "sarif": "report.sarif",
     "markdown": "report.md",
     "annotations": "annotations.txt",
 }
-"""The file of each report, by the option of `x402sim conformance` that writes it."""
+"""The file of each report: `x402sim conformance --report` goes by the suffix."""
 OUTPUTS = ("junit", "html", "sarif")
 NO_VERDICT = 2
 ERROR = "::error title=x402sim conformance::"
@@ -59,8 +59,8 @@ def read(args: str, report: str, base_url: str) -> tuple[list[str], dict[str, Pa
         raise ValueError(
             "give args, as in `args: payer -- node agent.js`, `args: http://127.0.0.1:8000`"
         )
-    files = {option: Path(report, name) for option, name in REPORTS.items()}
-    wanted = [word for option, file in files.items() for word in (f"--{option}", str(file))]
+    files = {form: Path(report, name) for form, name in REPORTS.items()}
+    wanted = [word for file in files.values() for word in ("--report", str(file))]
     end = words.index("--") if "--" in words else len(words)  # what follows is the payer's command
     own = [*words[:end], *wanted, *words[end:]]
     return [sys.executable, "-I", "-m", "x402sim", "conformance", *own], files
@@ -68,7 +68,7 @@ def read(args: str, report: str, base_url: str) -> tuple[list[str], dict[str, Pa
 
 def show(code: int, files: dict[str, Path], summary: Path, output: Path) -> None:
     """Print the annotations, and write summary and outputs; every report escapes what it quotes."""
-    written = {option: file for option, file in files.items() if file.is_file()}
+    written = {form: file for form, file in files.items() if file.is_file()}
     told = written["annotations"].read_text("utf-8") if "annotations" in written else ""
     sys.stdout.write(told)
     if code and not told:  # wrong usage, or what --require demanded is missing in the end

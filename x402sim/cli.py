@@ -21,7 +21,7 @@ from x402sim.commands.help import HELP
 from x402sim.text.console import is_plain
 from x402sim.text.keys import keyless
 from x402sim.text.program import KEEPER_WORD, SHOWN, STANDALONE
-from x402sim.version import VERSION, citation
+from x402sim.version import VERSION
 
 ABOUT = "Simulate pay-per-request HTTP APIs (HTTP 402, x402, EIP-3009), and test their conformance."
 
@@ -119,12 +119,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _print_citation(wanted: bool) -> None:
-    if wanted:
-        typer.echo(citation())
-        raise typer.Exit
-
-
 @app.callback(help=ABOUT)
 def _options(
     context: typer.Context,
@@ -132,12 +126,6 @@ def _options(
         bool,
         typer.Option(
             "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
-        ),
-    ] = False,
-    __: Annotated[
-        bool,
-        typer.Option(
-            "--cite", callback=_print_citation, is_eager=True, help="Show how to cite it and exit."
         ),
     ] = False,
 ) -> None:

@@ -7,11 +7,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 from tests.experiments import studies
 from x402sim import sweep
-from x402sim.cli import app
 from x402sim.experiments import drive
 
 GRID: dict[str, Any] = {"n": [1, 2]}
@@ -60,18 +58,3 @@ def test_workers_of_another_version_are_refused(
     monkeypatch.setattr(drive, "VERSION", "0.0.0")
     with pytest.raises(ValueError, match=r"tcp://.* has x402sim .*, but this process has 0\.0\.0"):
         sweep(studies.wait, {"rate": [1.0]}, range(2), client)
-
-
-def test_the_command_plays_on_a_cluster(client: Any, tmp_path: Path) -> None:
-    file = tmp_path / "study.py"
-    file.write_text("def double(n, seed):\n    return 2 * n\n")
-    address = client.scheduler.address
-    done = CliRunner().invoke(
-        app, ["sweep", f"{file}:double", "--set", "n=1,2", "--seeds", "4", "--dask", address]
-    )
-    assert done.exit_code == 0, done.output
-    assert [line.split() for line in done.stdout.splitlines()] == [
-        ["n", "result", "seeds", "failed", "mean", "low", "high"],
-        ["1", "value", "4", "0", "2", "2", "2"],
-        ["2", "value", "4", "0", "4", "4", "4"],
-    ]

@@ -6,7 +6,8 @@ So is its client of the control API in TypeScript, `guide/sim.ts`.
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -63,20 +64,34 @@ def commands() -> str:
         (f"[{name}](#x402sim-{name.replace(' ', '-')})", command.help.splitlines()[0])
         for name, command in known
     ]
+    shown = [each for _, command in known for each in _shown(command)]
+    options = [each for each in shown if each.param_type_name == "option"]
+    often = Counter(map(_row, options)).most_common()
+    by_name = {row[0].split("`")[1]: row for row, count in reversed(often) if count > 1}
+    shared = {*by_name.values()}  # of two meanings of one name, the more common
+    several = dict.fromkeys(row for each in shown if (row := _row(each)) in shared)
     return (
         f"# Commands\n\n{about}\n\n{markdown_table(('command', 'what it does'), rows)}{EXITS}"
-        + "".join(
-            f"\n## x402sim {name}\n\n{_prose(command.help)}\n"
-            + (f"\n{_table(shown)}" if (shown := _own(name, command)) else "")
-            + (
-                "\nOptions of every judge: [above](#x402sim-conformance).\n"
-                if name in JUDGES
-                else ""
-            )
-            + (f"\n{_prose(command.epilog)}\n" if command.epilog else "")
-            for name, command in known
-        )
+        f"\n## Options of several commands\n\n{_table((*row, '') for row in several)}"
+        + "".join(_section(name, command, shared) for name, command in known)
     )
+
+
+def _section(name: str, command: Any, shared: Collection[tuple[str, str]]) -> str:
+    """Return the section of a command; options of several commands are named only."""
+    every = _shown(command)
+    own = [each for each in every if _row(each) not in shared]
+    others = [f"`{each.opts[0]}`{_default(each)}" for each in every if _row(each) in shared]
+    rows = [(*_row(each), _default(each)) for each in own]
+    rows += [("[of several](#options-of-several-commands)", ", ".join(others), "")] * bool(others)
+    _, *more = inspect.cleandoc(command.help).split("\n\n")  # the table of commands has the first
+    parts = [
+        f"## x402sim {name}\n",
+        *(f"{_prose(each)}\n" for each in more),
+        _table(rows),
+        f"{command.epilog.strip()}\n" if command.epilog else "",
+    ]
+    return "".join(f"\n{each}" for each in parts if each)
 
 
 def _commands(group: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
@@ -91,37 +106,38 @@ def _commands(group: Mapping[str, Any], before: str = "") -> Iterator[tuple[str,
             )
 
 
-def _own(name: str, command: Any) -> list[Any]:
-    """Return the parameters of a command; of a judge, those that not every judge has."""
-    of_all = load("conformance").params if name in JUDGES else []
-    known = {(*each.opts, each.help) for each in of_all}
-    return [each for each in command.params if (*each.opts, each.help) not in known]
+def _shown(command: Any) -> list[Any]:
+    """Return the arguments and options that `--help` shows."""
+    return [each for each in command.params if not getattr(each, "hidden", False)]
 
 
-def _prose(text: str) -> str:
-    """Return a help text as Markdown: what stands after a backspace is shown as it is."""
-    paragraphs = inspect.cleandoc(text).split("\n\n")
-    return "\n\n".join(
-        f"```text\n{each.removeprefix(chr(8)).strip()}\n```" if each.startswith("\b") else each
-        for each in paragraphs
-    )
+def _prose(paragraph: str) -> str:
+    """Return a paragraph of help as Markdown: behind a backspace, its lines stay as they are."""
+    is_fixed = paragraph.startswith("\b")
+    return f"```text\n{paragraph.removeprefix(chr(8)).strip()}\n```" if is_fixed else paragraph
 
 
-def _table(params: Any) -> str:
-    rows = []
-    for each in params:
-        option = ", ".join(f"`{name}`" for name in [*each.opts, *each.secondary_opts])
-        is_argument = each.param_type_name == "argument"
-        name = f"`{each.metavar or each.name.upper()}`" if is_argument else option
-        value = "" if is_argument or not each.metavar else f" `{each.metavar}`"
-        default = each.default
-        simple = isinstance(default, int | float | str) and default not in (True, False, "", ...)
-        shown = f" [default: {default}]" if simple and each.show_default else ""
-        variables = [each.envvar] if isinstance(each.envvar, str) else each.envvar or []
-        variable = f" (or `{'` or `'.join(variables)}`)" if variables else ""
-        meaning = f"{each.help or ''}{shown}{variable}"
-        rows.append((name + value, meaning.replace("*", "\\*")))
-    return markdown_table(("argument or option", "meaning"), rows)
+def _table(rows: Iterable[tuple[str, str, str]]) -> str:
+    """Return rows of name, meaning and default as a table."""
+    shown = [(name, f"{meaning}{default}") for name, meaning, default in rows]
+    return markdown_table(("argument or option", "meaning"), shown)
+
+
+def _row(each: Any) -> tuple[str, str]:
+    """Return what an argument or option is called, and the meaning."""
+    option = ", ".join(f"`{name}`" for name in [*each.opts, *each.secondary_opts])
+    is_argument = each.param_type_name == "argument"
+    name = f"`{each.metavar or each.name.upper()}`" if is_argument else option
+    value = "" if is_argument or not each.metavar else f" `{each.metavar}`"
+    variables = [each.envvar] if isinstance(each.envvar, str) else each.envvar or []
+    variable = f" (or `{'` or `'.join(variables)}`)" if variables else ""
+    return name + value, f"{each.help or ''}{variable}".replace("*", "\\*")
+
+
+def _default(each: Any) -> str:
+    default = each.default
+    simple = isinstance(default, int | float | str) and default not in (True, False, "", ...)
+    return f" [{default}]" if simple and each.show_default else ""
 
 
 def control() -> str:

@@ -4,7 +4,6 @@ import tomllib
 
 import yaml
 
-from tests.cli.runner import run
 from tests.house import ROOT
 from x402sim.version import AUTHORS, VERSION, YEAR, citation
 
@@ -23,4 +22,3 @@ def test_the_text_that_cites_has_what_the_file_has_and_of_other_versions_no_year
     assert citation() == f"{AUTHORS} ({YEAR}): x402sim, version {VERSION} [software]"
     assert citation("0.0.9") == f"{AUTHORS}: x402sim, version 0.0.9 [software]"
     assert citation(None) == f"{AUTHORS}: x402sim [software]"
-    assert run("--cite").stdout == f"{citation()}\n"

@@ -133,7 +133,7 @@ class Watched:
 
     def __init__(self, option: str, url: str, file: Path, stack: ExitStack, *more: str) -> None:
         self.file, self._behind = file, Tap(url)
-        ports = ("--port", "0", "--facilitator-port", "0", "--page-port", "0")
+        ports = ("--port", "0")
         self._running = stack.enter_context(
             Running("watch", option, self._behind.url, *ports, "--json", "--out", str(file), *more)
         )

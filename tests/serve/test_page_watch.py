@@ -49,7 +49,7 @@ def test_each_payment_of_a_shop_is_a_lane_and_can_be_copied(
     with Running(
         "watch", "--upstream", f"http://127.0.0.1:{port}",
         "--facilitator", world.ready["facilitator"], "--rpc", world.ready["rpc"],
-        "--port", "0", "--facilitator-port", "0", "--page-port", "0", "--json",
+        "--port", "0", "--json",
         "--fault", json.dumps(FAULT), "--out", str(recording),
     ) as watch:  # fmt: skip
         ready = json.loads(watch.first_line())

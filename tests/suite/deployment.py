@@ -68,20 +68,20 @@ class Done:
         return {each["id"]: each for each in self.report["results"]}
 
 
-KINDS = ("json-file", "junit", "html", "sarif")
+REPORTS = ("report.json", "report.xml", "report.html", "report.sarif")
 
 
 def reports(folder: Path) -> list[str]:
-    return [part for kind in KINDS for part in (f"--{kind}", str(folder / kind))]
+    return [part for name in REPORTS for part in ("--report", str(folder / name))]
 
 
 def all_reports(folder: Path) -> str:
-    return "\n".join((folder / kind).read_text("utf-8") for kind in KINDS)
+    return "\n".join((folder / name).read_text("utf-8") for name in REPORTS)
 
 
 def found(folder: Path) -> dict[str, Any]:
     """Return the results of the JSON report in a folder, by their ids."""
-    report = json.loads((folder / "json-file").read_text("utf-8"))
+    report = json.loads((folder / "report.json").read_text("utf-8"))
     return {each["id"]: each for each in report["results"]}
 
 

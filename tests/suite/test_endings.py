@@ -12,7 +12,7 @@ import pytest
 from junitparser import JUnitXml
 
 from tests.serve.driver import command
-from tests.suite.deployment import Deployment, conformance
+from tests.suite.deployment import Deployment
 from x402sim import LocalServer
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.sending import reach
@@ -37,9 +37,9 @@ def begun(*options: str, **more: Any) -> "subprocess.Popen[str]":
 def test_reports_are_written_when_nobody_reads_the_output(
     deployment: Deployment, tmp_path: Path, closed: str
 ) -> None:
-    """As in `conformance ... --junit FILE | head -1`, and `2>&1 | head -1`."""
+    """As in `conformance ... --report FILE.xml | head -1`, and `2>&1 | head -1`."""
     file = tmp_path / "x.xml"
-    with begun(deployment.url, "--only", "2.2", "--junit", str(file)) as process:
+    with begun(deployment.url, "--only", "2.2", "--report", str(file)) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         if closed in ("stdout", "both"):
@@ -58,9 +58,7 @@ def test_ctrl_c_leaves_a_message_a_summary_and_the_reports(
     file, junit = tmp_path / "x.json", tmp_path / "x.xml"
     only = "1/unpaid-402,2.2/body,3/expiry-refund,8/indexer-interval"
     options = ["--only", only, "--patient", "--world", deployment.control]
-    with begun(
-        deployment.url, *options, "--json-file", str(file), "--junit", str(junit)
-    ) as process:
+    with begun(deployment.url, *options, "--report", str(file), "--report", str(junit)) as process:
         assert process.stderr is not None
         while "waiting for " not in (line := process.stderr.readline()):
             assert line, "it ended by itself"
@@ -78,20 +76,6 @@ def test_ctrl_c_leaves_a_message_a_summary_and_the_reports(
     assert all("the run was interrupted" in each["reason"] for each in unclear)
     assert out.count("the run was interrupted") == 1, "many ids of one reason are one line"
     assert JUnitXml.fromfile(str(junit)).errors == len(unclear), "it is not green"
-
-
-@pytest.mark.parametrize(
-    ("kind", "begins"),
-    [("json-file", "{"), ("html", "<!doctype"), ("junit", "<?xml"), ("sarif", "{")],
-)
-def test_a_minus_is_stdout_for_every_report(
-    deployment: Deployment, kind: str, begins: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = conformance(deployment.url, "--only", "2.2/body", f"--{kind}", "-")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(begins)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_target_whose_clock_is_left_ahead_is_told() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from tests.suite.deployment import command, conformance, refused
+from tests.suite.deployment import conformance, refused
 from tests.suite.test_reports import NASTY, STARTED, URL, result
 from x402sim.commands.conformance import judging
 from x402sim.report import conformance as report
@@ -136,7 +136,7 @@ def judged(tmp_path: Path, *cases: Bread, **asked: Any) -> tuple[int, dict[str, 
     file = tmp_path / "report.json"
     subject = oven(*cases)
     options = subject.read(["a", "--b c"], {"heat": 300, "password": "x"})
-    code = judge_and_report(subject, options, cases, Asked(files={"json": file}, **asked))
+    code = judge_and_report(subject, options, cases, Asked(files=[file], **asked))
     return code, json.loads(file.read_text())
 
 
@@ -197,10 +197,7 @@ def test_what_was_certain_before_a_subject_was_lost_is_reported(tmp_path: Path) 
 
     file, cases = tmp_path / "report.json", [FAILS, HOLDS]
     subject = replace(oven(*cases), begin=begin)
-    assert (
-        judge_and_report(subject, OvenOptions(), cases, Asked(files={"json": file}))
-        == FOUND_SOMETHING
-    )
+    assert judge_and_report(subject, OvenOptions(), cases, Asked(files=[file])) == FOUND_SOMETHING
     first, second = json.loads(file.read_text())["results"]
     assert (first["outcome"], second["outcome"]) == ("failed", "inconclusive")
     assert second["reason"] == "the oven is gone"
@@ -323,8 +320,8 @@ def test_a_demand_is_one_id_whose_result_has_its_dialects(tmp_path: Path) -> Non
     assert "It bakes. [v1]" in text
     assert "failed in v2" in text
     assert ("asked in v1" in text, "asked in v2" in text) == (True, False)
-    for kind in ("html", "markdown"):
-        assert "it offers none" in report.written(kind, about, [failed])
+    for suffix in (".html", ".md"):
+        assert "it offers none" in report.written(suffix, about, [failed])
     observed = in_dialects(v1="observed", v2="observed")
     assert observed.actual == "v1: observed in v1; v2: observed in v2"
     before = kept(tmp_path, in_dialects(v1="failed", v2="passed"))
@@ -451,11 +448,7 @@ def test_markdown_is_what_it_should_be_whatever_was_answered() -> None:
 
 def test_a_report_in_markdown_is_written(tmp_path: Path) -> None:
     file = tmp_path / "report.md"
-    judge_and_report(oven(FAILS), OvenOptions(), [FAILS], Asked(files={"markdown": file}))
+    judge_and_report(oven(FAILS), OvenOptions(), [FAILS], Asked(files=[file]))
     text = file.read_text("utf-8")
     assert text.startswith("## ❌ x402sim conformance: oven `an oven`")
     assert "**Lost, as counted on the ledger: 0.02 tokens**" in text
-
-
-def test_markdown_is_an_option_of_the_command() -> None:
-    assert "--markdown FILE" in command("conformance", "--help").stdout

@@ -225,7 +225,7 @@ def test_a_recipe_names_a_program_that_ships_and_options_of_its_judge() -> None:
         (("--sdk", "x402==2.25.0", "--start", "a"), "give no URL, item or command"),
         (("--start", "a", "--keep", "f.json"), "--sdk"),
         (("--sdk", "x402==2.25.0", "--keep", "f.json", "--only", "kit"), "leave out --only"),
-        (("--sdk", "x402==2.25.0", "--sdk", "x402==2.7.0", "--html", "-"), "give one --sdk"),
+        (("--sdk", "x402==2.25.0", "--sdk", "x402==2.7.0", "--report", "v.html"), "give one --sdk"),
     ],
 )
 def test_what_sdk_cannot_do_is_refused_before_anything_is_installed(

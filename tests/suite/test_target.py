@@ -50,14 +50,12 @@ def test_our_own_service_is_found_and_judged_with_the_file(
     assert f"conformance {deployment.url} --target {file}" in done.stdout
 
 
-def test_a_file_is_replaced_only_by_force(deployment: Deployment, tmp_path: Path) -> None:
+def test_a_file_is_never_replaced(deployment: Deployment, tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text("name = 'precious'\n")
     done = init(deployment.url, "--out", str(file))
     assert (done.returncode, file.read_text()) == (2, "name = 'precious'\n")
-    assert "give --force" in done.stderr
-    assert init(deployment.url, "--out", str(file), "--force").returncode == 0
-    assert load(file).name == "mine"
+    assert "remove it, or give --out FILE" in done.stderr
 
 
 def test_it_passes_a_gateway_and_shows_no_key(deployment: Deployment) -> None:
@@ -275,7 +273,7 @@ def test_the_header_of_sessions_is_read_in_the_documents(
             "the credentials of the URL or of --header are refused",
         ),
         (["--header", "X-Key:moved"], 2, "it redirects to https://elsewhere.example/api"),
-        (["--header", "X-Key:good", "--rate", "500"], 0, "--header 'X-Key:<hidden>' --rate 500"),
+        (["--header", "X-Key:good"], 0, "--header 'X-Key:<hidden>'"),
     ],
 )
 def test_behind_a_gateway_it_says_what_to_do(

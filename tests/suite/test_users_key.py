@@ -152,7 +152,7 @@ def test_a_service_that_lies_gets_no_more_than_the_plan_says(
         return Reply(402, wanted)
 
     key, report = ["--payer-key", PAYER.private_key], tmp_path / "report.json"
-    only = ["--only", "1/sign-settle-repeat,2.8/networks", "--json-file", str(report)]
+    only = ["--only", "1/sign-settle-repeat,2.8/networks", "--report", str(report)]
     with serving(shop) as url:
         done = conformance(url, *key, *options, *only)
     shown = report.read_text() + done.all

@@ -72,7 +72,7 @@ def test_our_own_command_passes(tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     done = conformance(
         "--start", OURS, "--only", "facilitator/control,facilitator/fields/payee",
-        "--json-file", str(file),
+        "--report", str(file),
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     found = {each["id"]: each["outcome"] for each in json.loads(file.read_text())["results"]}
@@ -104,7 +104,7 @@ def test_a_control_that_breaks_something_has_failed_and_is_reported(
     file, report = tmp_path / "answers.py", tmp_path / "report.json"
     file.write_text(REFUSES.replace('"success": False', f'"success": {success}'))
     only = ("--dialects", "v2", "--only", "facilitator/fields/payee")
-    done = conformance("--start", f"{sys.executable} {file}", *only, "--json-file", str(report))
+    done = conformance("--start", f"{sys.executable} {file}", *only, "--report", str(report))
     assert done.exit_code == code, done.output
     assert said in words(done)
     found = {each["id"]: each for each in json.loads(report.read_text())["results"]}
@@ -121,7 +121,7 @@ def test_a_control_that_breaks_something_has_failed_and_is_reported(
 def test_a_command_that_ends_is_told_with_its_last_line(tmp_path: Path) -> None:
     ends = f"{sys.executable} -c \"import sys; sys.exit('no port today')\""
     report = tmp_path / "report.json"
-    done = conformance("--start", ends, "--json-file", str(report))
+    done = conformance("--start", ends, "--report", str(report))
     assert done.exit_code == 2
     told = json.loads(report.read_text())["results"]
     assert {each["outcome"] for each in told} == {"inconclusive"}, "what was asked for is written"
@@ -218,7 +218,7 @@ def test_without_a_chain_http_is_judged_and_the_rest_is_skipped(tmp_path: Path) 
     file = tmp_path / "report.json"
     only = "facilitator/body/no-json,facilitator/fields/payee,facilitator/supported/fields"
     with LocalServer(network="base-sepolia", has_service=False) as server:
-        asked = ("--only", only, "--dialects", "v2", "--json-file", str(file))
+        asked = ("--only", only, "--dialects", "v2", "--report", str(file))
         done = conformance(server.facilitator_url, *asked)
         wrong = conformance(server.facilitator_url + "/discovery")
     found = {each["id"]: each for each in json.loads(file.read_text())["results"]}
@@ -326,7 +326,7 @@ def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
     only = "facilitator/control/settles,facilitator/fields/payee"
     command = f"{sys.executable} -m tests.suite_facilitator.mutant 'any payee'"
     done = conformance(
-        "--start", command, "--only", only, "--dialects", "v2", "--markdown", str(file)
+        "--start", command, "--only", only, "--dialects", "v2", "--report", str(file)
     )
     assert done.exit_code == 1, done.output
     told = file.read_text(encoding="utf-8")

@@ -67,7 +67,7 @@ def test_an_honest_command_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_defective_command_fails_and_its_loss_is_counted(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     words = command(tmp_path, "signs again")
-    ended = run(words, "--json-file", str(report))
+    ended = run(words, "--report", str(report))
     assert ended.exit_code == 1, ended.output
     told = json.loads(report.read_text())
     failed = [each for each in told["results"] if each["outcome"] == "failed"]
@@ -117,7 +117,7 @@ AGENT = [str(node()), str(Path(__file__).with_name("agent.mjs"))]
 )
 def test_a_payer_without_packages_is_judged(tmp_path: Path, defect: str, caught: list[str]) -> None:
     report = tmp_path / "report.json"
-    ended = run([*AGENT, defect], "--json-file", str(report), flows="v1,v2")
+    ended = run([*AGENT, defect], "--report", str(report), flows="v1,v2")
     assert ended.exit_code == bool(caught), ended.output
     found = json.loads(report.read_text())["results"]
     assert [each["id"] for each in found if each["outcome"] == "failed"] == caught
@@ -147,7 +147,7 @@ def test_a_payer_that_buys_nothing_is_invalid_and_its_report_says_what_it_did(
     tmp_path: Path,
 ) -> None:
     report = tmp_path / "report.json"
-    ended = run([sys.executable, "-c", "pass"], "--json-file", str(report))
+    ended = run([sys.executable, "-c", "pass"], "--report", str(report))
     assert ended.exit_code == 2
     assert "buys nothing at an honest shop" in ended.output
     told = json.loads(report.read_text())["results"]

@@ -124,7 +124,7 @@ def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
         app,
         [
             *("conformance", "server", "/weather", "--start", command, "--dialects", "v2"),
-            *("--only", "server/order/settled-cut", "--jobs", "1", "--json-file", str(file)),
+            *("--only", "server/order/settled-cut", "--jobs", "1", "--report", str(file)),
         ],
     )
     assert done.exit_code == 1, done.output
@@ -316,7 +316,7 @@ def test_a_command_is_killed_and_started_again(
         app,
         [
             *("conformance", "server", "/weather", "--start", command, "--restart", "yes"),
-            *(*asked, "--json-file", str(file)),
+            *(*asked, "--report", str(file)),
         ],
     )
     assert done.exit_code == 1, done.output
@@ -335,7 +335,7 @@ def test_a_version_whose_offer_nobody_can_pay_is_no_version_that_it_lacks(
     asked = ("--only", "server/offer/whole,server/control/sells,server/many/again", "--jobs", "1")
     done = CliRunner().invoke(
         app,
-        ["conformance", "server", "/weather", "--start", start, *asked, "--json-file", str(file)],
+        ["conformance", "server", "/weather", "--start", start, *asked, "--report", str(file)],
     )
     results = json.loads(file.read_text(encoding="utf-8"))["results"]
     outcomes = {
@@ -385,7 +385,7 @@ def test_a_control_that_is_served_for_nothing_has_failed_and_is_reported(
     file, report = tmp_path / "shop.py", tmp_path / "report.json"
     file.write_text(BELIEVES)
     words = ["conformance", "server", "/weather", "--start", f"{sys.executable} {file}"]
-    more = ["--dialects", "v2", "--only", "server/payment", "--json-file", str(report)]
+    more = ["--dialects", "v2", "--only", "server/payment", "--report", str(report)]
     done = CliRunner().invoke(app, [*words, *more], env={"PYTHONPATH": str(ROOT)})
     assert done.exit_code == 1, done.output
     control, *others = json.loads(report.read_text())["results"]

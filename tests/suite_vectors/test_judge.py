@@ -148,7 +148,9 @@ def test_misuse() -> None:
 
 def test_the_reports_and_the_exit_code_are_those_of_every_judge(tmp_path: Path) -> None:
     words = [*KNOWING, "amount"]
-    files = ["--json-file", tmp_path / "r.json", "--junit", tmp_path / "r.xml", "--html", tmp_path / "r.html"]  # fmt: skip
+    files = [
+        word for each in ("json", "xml", "html") for word in ("--report", tmp_path / f"r.{each}")
+    ]
     done = run("conformance", "vectors", "--only", ONE, "--strict", *files, "--", *words)
     assert done.exit_code == 1, done.output
     report = json.loads((tmp_path / "r.json").read_text("utf-8"))

@@ -71,7 +71,7 @@ def test_no_request_is_lost_and_the_cost_is_flat(keeps: str, tmp_path: Path) -> 
         async with upstream(shop) as port:
             run = Running(
                 "watch", "--upstream", f"http://127.0.0.1:{port}", "--port", "0",
-                "--page-port", "0", "--json", "--quiet", *more,
+                "--json", "--quiet", *more,
             )  # fmt: skip
             with run:
                 ready = json.loads(await asyncio.to_thread(run.first_line))

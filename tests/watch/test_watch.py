@@ -19,7 +19,7 @@ from x402sim import BASE_SEPOLIA, PaymentAuth, Wallet
 from x402sim.events import AuthorizationConsumed, Begin, End, Note, PaymentSettled, Transfer
 from x402sim.report.run import Run
 
-NO_PORTS = ("--port", "0", "--facilitator-port", "0", "--page-port", "0")
+NO_PORTS = ("--port", "0")
 FAULT = {"victim": "service", "does": "lose answer", "contains": "payment"}
 
 

@@ -85,28 +85,36 @@ def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ReadyJson = Annotated[bool, typer.Option("--json", help="Print one JSON object when ready.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        "-j",
+        help="Number of processes; 0 plays in this one. [default: one per CPU]",
+        parser=within(0, 256),
+        metavar="N",
+    ),
+]
 Chain = Annotated[
     str,
     typer.Option(
-        help="Chain backend: ledger (in memory, with Circle's token), anvil (a local EVM; needs "
-        "the extra `evm`), or the URL of a node, with private keys in X402SIM_CHAIN_KEYS.",
+        help="ledger (in memory), anvil (a local EVM; needs the extra `evm`), or the URL of a "
+        "node, with private keys in X402SIM_CHAIN_KEYS, the first for gas.",
         metavar="CHAIN",
     ),
 ]
 Token = Annotated[
     str | None,
     typer.Option(
-        help="Token contract on the node, if not the network's own; the contract tells its name, "
-        "version and decimals. Needs `--chain URL`.",
+        help="Token contract on the node of `--chain URL`, if not the network's own.",
         metavar="ADDRESS",
     ),
 ]
-NETWORK_NAMES = ", ".join(NETWORKS)
 NetworkName = Annotated[
     str | None,
     typer.Option(
-        help=f"Network: {NETWORK_NAMES}, or one of --network-file. "
-        "[default: cronos-testnet, or the file's only network]",
+        help="Network, as for `serve`. [default: cronos-testnet, or the file's only network]",
         metavar="NAME",
         show_default=False,
         autocompletion=completing(lambda: NETWORKS),
@@ -114,11 +122,7 @@ NetworkName = Annotated[
 ]
 NetworkFile = Annotated[
     Path | None,
-    typer.Option(
-        help="TOML file with more networks, one table `[[network]]` each: name, chain_id, asset, "
-        "token_name, token_symbol, token_version, decimals, base_fee_gwei (default 1).",
-        metavar="FILE",
-    ),
+    typer.Option(help="TOML file with more networks, as for `serve`.", metavar="FILE"),
 ]
 Host = Annotated[str, typer.Option(help="Address to listen on.", metavar="ADDRESS")]
 
@@ -137,8 +141,7 @@ Verbose = Annotated[
     typer.Option(
         "--verbose",
         "-v",
-        help="Log all requests, with headers and bodies. Without it, the log leaves out calls of "
-        "/rpc and /explorer, health checks and pages, unless they fail or change something.",
+        help="Log all requests, also of /rpc and pages, with headers and bodies.",
     ),
 ]
 LogForm = Annotated[
@@ -146,7 +149,7 @@ LogForm = Annotated[
     typer.Option(
         "--log",
         parser=one_of("form", "text", "json"),
-        help="Form of the log, which goes to stderr: text, or one JSON object a line.",
+        help="Form of the log: text, or json, an object a line.",
         metavar="FORM",
     ),
 ]

@@ -51,13 +51,13 @@ def defaults(command: Any, name: str) -> dict[str, Any] | None:
             raise Misuse(f"{FILE}: {key} would allow real money: give --{key} on the command line")
         if key not in options:
             raise Misuse(f"{FILE}: {unknown(f'option of {name}', key, options)}")
-        option = options[key]
+        option, wanted = options[key], ""
         is_list = isinstance(value, list)
         if is_list != option.multiple and not (option.multiple and isinstance(value, str)):
             wanted = "a list" if option.multiple else "one value"
-            raise Misuse(f"{FILE}: {key}: {wanted} is wanted, not {as_given(value)}")
-        if option.is_flag != isinstance(value, bool):
+        elif option.is_flag != isinstance(value, bool):
             wanted = "true or false" if option.is_flag else "a text or a number"
+        if wanted:
             raise Misuse(f"{FILE}: {key}: {wanted} is wanted, not {as_given(value)}")
         found[option.name] = [value] if option.multiple and not is_list else value
     if found:

@@ -2,34 +2,36 @@
 
 import inspect
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
-from x402sim.commands.common import as_misuse, completing, made, number, whole
+from x402sim.commands.common import AsJson, as_misuse, completing, made, number, whole
 from x402sim.commands.configuration import defaults
-from x402sim.report.conformance import About
+from x402sim.report.conformance import SUFFIXES, About
 from x402sim.report.results import Results
 from x402sim.spec.clauses import CLAUSES
 from x402sim.suite import printing, published, sdk
 from x402sim.suite.baseline import load as load_baseline
 from x402sim.suite.case import select
-from x402sim.suite.command import Asked, judge_and_report, require_places
+from x402sim.suite.command import Asked, judge_and_report, require_place
 from x402sim.suite.options import KEEP, STRICT, Flag, OfJudge, flags_of
 from x402sim.suite.subject import DEFAULT, SUBJECTS, Subject, subject as subject_of
+from x402sim.text.words import unknown
 
 KNOWN = "known"
 """The word for --baseline that stands for the failures of published versions."""
 SITE = "site"
 """The word after `conformance` for the command that makes a site of verdicts."""
+OF_EVERY_JUDGE = ("--only", "--list", "--baseline", "--report", "--json", "--strict")
+"""The options that the help of the default judge tells for all."""
 EPILOG = """
 Outcomes: passed, failed, skipped (a need is missing), inconclusive (the check could not be
 completed), observed (the specification is silent). Exit codes: 0, every MUST held; 1, a MUST
-failed; 2, wrong usage, a service that cannot be judged (no answer, another dialect, a payer
-without money, a clock that is wrong), or a MUST is inconclusive.
+failed; 2, wrong usage, a subject that cannot be judged, or a MUST is inconclusive.
 """
 """The end of the help."""
 _PARSERS: dict[type, Callable[[Any], Any]] = {float: number, int: whole}
@@ -40,8 +42,8 @@ Only = Annotated[
     typer.Option(
         "--only",
         metavar="PREFIX",
-        help="Check only clause ids (see `--list`) with this prefix, such as 5 or 7/nonce; "
-        "repeatable, or separated by commas.",
+        help="Check only ids with this prefix, such as 5 or 7/nonce; repeatable, or "
+        "separated by commas.",
         autocompletion=completing(lambda: (clause.id for clause in CLAUSES)),
     ),
 ]
@@ -53,18 +55,19 @@ Known = Annotated[
     typer.Option(
         "--baseline",
         metavar="FILE|known",
-        help="JSON report of an earlier run: only new failures count. Or a TOML file of known "
-        'failures, `"ID" = "reason"`: one that holds now fails the run. `known`: failures known of '
-        "a published version do not count.",
+        help="Failures that do not count: of a JSON report, of a TOML file of `ID = reason`, or "
+        "`known` of published versions.",
     ),
 ]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print the JSON report instead; --json-file writes it.")
+Reports = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--report",
+        metavar="FILE",
+        help="Write a report: .html, .json, .md (Markdown), .sarif, .xml (JUnit), or .txt "
+        "(annotations of GitHub Actions); repeatable.",
+    ),
 ]
-
-
-def _report(form: str) -> Any:
-    return typer.Option(metavar="FILE", help=f"Write {form} report to FILE; - for stdout.")
 
 
 def takes(flags: Sequence[Flag]) -> Callable[[Given], Given]:
@@ -110,19 +113,8 @@ def judging(subject: Subject[Any]) -> Callable[..., None]:
         only: Only = None,
         show_list: List = False,
         baseline: Known = None,
-        junit: Annotated[Path | None, _report("a JUnit XML")] = None,
+        report: Reports = None,
         as_json: AsJson = False,
-        json_file: Annotated[Path | None, _report("a JSON")] = None,
-        html: Annotated[Path | None, _report("an HTML")] = None,
-        sarif: Annotated[Path | None, _report("a SARIF")] = None,
-        markdown: Annotated[Path | None, _report("a Markdown")] = None,
-        annotations: Annotated[
-            Path | None,
-            typer.Option(
-                metavar="FILE",
-                help="Write annotations for GitHub Actions to FILE; - for stdout.",
-            ),
-        ] = None,
         **given: Any,
     ) -> None:
         with as_misuse(ValueError, OSError):
@@ -130,24 +122,15 @@ def judging(subject: Subject[Any]) -> Callable[..., None]:
             if show_list:
                 return printing.show_list(subject, cases)
             verdicts, sdk_versions = given.pop(KEEP.name, None), given.get("sdk") or []
-            if as_json and json_file:
-                raise ValueError(
-                    "give --json, which prints the report, or --json-file FILE, not both"
-                )
-            files = {
-                "json": Path("-") if as_json else json_file,
-                "junit": junit,
-                "html": html,
-                "sarif": sarif,
-                "markdown": markdown,
-                "annotations": annotations,
-            }
-            places = {kind: file for kind, file in files.items() if file is not None}
-            require_places(places)
+            files = report or []
+            for file in files:
+                if file.suffix not in SUFFIXES:
+                    raise ValueError(f"--report {file}: {unknown('suffix', file.suffix, SUFFIXES)}")
+                require_place("--report", file)
             accepts_published = baseline is not None and str(baseline) == KNOWN
             if accepts_published and not published.versions(subject.name):
                 raise ValueError(f"--baseline {KNOWN}: no published {subject.name} was judged yet")
-            require_one(places, verdicts, sdk_versions, only)
+            require_one(files or as_json, verdicts, sdk_versions, only)
             known_failures = (
                 load_baseline(baseline, subject.name, {case.id for case in subject.cases()})
                 if baseline and not accepts_published
@@ -161,7 +144,8 @@ def judging(subject: Subject[Any]) -> Callable[..., None]:
                     keep_verdict(Path(verdicts), subject, about, results)
 
             asked = Asked(
-                files=places,
+                files=files,
+                as_json=as_json,
                 strict=given[STRICT.name],
                 baseline=known_failures,
                 accepts_published=accepts_published,
@@ -180,11 +164,11 @@ def judging(subject: Subject[Any]) -> Callable[..., None]:
 
 
 def require_one(
-    places: Mapping[str, Path], keep: str | None, versions: Sequence[str], only: list[str] | None
+    reports: object, keep: str | None, versions: Sequence[str], only: list[str] | None
 ) -> None:
     """Raise `ValueError` for a report of several versions, and a kept verdict that is not whole."""
-    if places and len(versions) > 1:
-        raise ValueError(f"--{next(iter(places))}: a report is of one version: give one --sdk")
+    if reports and len(versions) > 1:
+        raise ValueError("--report: a report is of one version: give one --sdk")
     if keep and not versions:
         raise ValueError("--keep: a verdict is kept of a version that anybody can install: --sdk")
     if keep and only:
@@ -214,8 +198,13 @@ def judge_of(name: str) -> Any:
         own.command(SITE, help=site.HELP)(site.site)
     else:
         subject = subject_of(name)
-        own.command(name, help=subject.help)(judging(subject))
-    return made(own)
+        told = "x402sim conformance --help"
+        epilog = f"Options of every judge (see `{told}`): {', '.join(OF_EVERY_JUDGE)}."
+        own.command(name, help=subject.help, epilog=epilog)(judging(subject))
+    command = made(own)
+    for each in command.params:
+        each.hidden = not {*OF_EVERY_JUDGE}.isdisjoint(each.opts)
+    return command
 
 
 class Command(TyperCommand):

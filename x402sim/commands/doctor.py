@@ -33,15 +33,15 @@ COLUMNS = (
 
 
 def doctor(
-    url: Annotated[str, buying.url_argument()],
-    method: Annotated[str | None, buying.method_option()] = None,
-    data: Annotated[str | None, buying.data_option()] = None,
+    url: buying.Address,
+    method: buying.Method = None,
+    data: buying.Data = None,
     header: buying.Headers = None,
     index: Annotated[
         str | None,
         typer.Option(
             "--index",
-            help="Facilitator whose index shall list the resource: say whether it does.",
+            help="Facilitator: say whether its index lists the resource, or why not.",
             metavar="URL",
         ),
     ] = None,

@@ -1,7 +1,6 @@
 """`facilitator`: the facilitator only, on your node, with your key."""
 
 import os
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import httpx
@@ -31,31 +30,27 @@ RECEIPT_S = 10.0
 def facilitator(
     host: common.Host = "127.0.0.1",
     port: Annotated[int, common.port("Port to listen on", "PORT")] = 4022,
+    *,
     rpc: Annotated[
-        str | None,
-        typer.Option(help=f"JSON-RPC of the chain's node; or {', '.join(RPCS)}.", metavar="URL"),
-    ] = None,
+        str, typer.Option(help="JSON-RPC of the chain's node.", metavar="URL", envvar=[*RPCS])
+    ],
     network: common.NetworkName = None,
     network_file: common.NetworkFile = None,
     setting: Annotated[
         list[str] | None,
         typer.Option(
             "--facilitator",
-            help="Setting, repeatable: receipt_timeout_s=SECONDS (10) until a settlement that is "
-            "not mined counts as pending, simulates=false, simulates_verify=false, "
-            "listing_delay_s=SECONDS.",
+            help="Setting, repeatable: receipt_timeout_s (10), simulates, simulates_verify, "
+            "listing_delay_s.",
             metavar="NAME=VALUE",
         ),
     ] = None,
 ) -> None:
     """Start the facilitator only, on your node."""
     with common.starting(None):
-        url = rpc or _first(os.environ, RPCS)
-        if not url:
-            raise ValueError(f"give --rpc URL, or set {RPCS[0]}: the JSON-RPC of the chain's node")
-        if not url.startswith(("http://", "https://")):
-            raise ValueError(f"--rpc: a node's URL is http://HOST:PORT, not {url!r}")
-        key = _first(os.environ, KEYS)
+        if not rpc.startswith(("http://", "https://")):
+            raise ValueError(f"--rpc: a node's URL is http://HOST:PORT, not {rpc!r}")
+        key = next((os.environ[name] for name in KEYS if os.environ.get(name)), None)
         if not key:
             raise ValueError(f"set {KEYS[0]}: the key of the account that settles and pays the gas")
         secret = parse_key(key)
@@ -66,7 +61,7 @@ def facilitator(
         sock = listening_socket(listen)
     clock = Clock()
     http = httpx.AsyncClient(timeout=None)  # noqa: S113 - the node's client has its own timeout
-    node = BatchingNode(OverClient(http), url)
+    node = BatchingNode(OverClient(http), rpc)
     one = Facilitator(
         chain=EvmChain(node, chosen, clock, [secret], may_lag=False),
         clock=clock,
@@ -91,7 +86,3 @@ def facilitator(
 
     run(main())
     typer.echo("stopped")
-
-
-def _first(environment: Mapping[str, str], names: tuple[str, ...]) -> str | None:
-    return next((environment[name] for name in names if environment.get(name)), None)

@@ -18,7 +18,7 @@ def list_scenarios(
         list[str] | None,
         typer.Argument(
             metavar="NAME",
-            help="Scenarios to show in full: names, FILE.py or FILE.py:FUNCTION.",
+            help="Scenarios to show in full: names, FILE.py, or FILE.py:FUNCTION.",
             autocompletion=completing(shipped_names),
         ),
     ] = None,

@@ -26,7 +26,7 @@ from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.networks import known_networks
 from x402sim.protocol.refusals import Refusal, is_final
 from x402sim.protocol.values import data_of
-from x402sim.text.words import printable, printable_lines, unknown
+from x402sim.text.words import printable, printable_lines
 
 WRONG = " or ".join(", ".join(MISTAKES).rsplit(", ", 1))
 VARIABLES = ("X402SIM_KEY", "X402SIM_PRIVATE_KEY")
@@ -38,8 +38,8 @@ Only = Annotated[
     str | None,
     typer.Option(
         "--network",
-        help="Pay on this network only: a name, or eip155:ID. Main networks hold real money, "
-        "and are paid only when named. [default: test networks, and those of --network-file]",
+        help="Pay on this network only: a name, or eip155:ID. A main network, with real money, "
+        "is paid only when named.",
         metavar="NAME",
         envvar="X402SIM_NETWORK",
     ),
@@ -48,16 +48,14 @@ WorldUrl = Annotated[
     str | None,
     typer.Option(
         "--world",
-        help="URL of your own world of `serve`: believe the world's clock and, without "
-        "--key, the token. [default: this machine's clock, known tokens and --network-file]",
+        help="Your own `serve`: believe its clock and, without --key, its token.",
         metavar="URL",
     ),
 ]
 StateDir = Annotated[
     Path | None,
     typer.Option(
-        help="Keep the payment in this folder: the same command, started again or several times "
-        "at once, sends the same authorization; all that it signs together stays within --max.",
+        help="Keep the payment in this folder; all that is signed stays within --max.",
         metavar="DIR",
         envvar="X402SIM_STATE_DIR",
     ),
@@ -66,7 +64,7 @@ AccountNumber = Annotated[
     int,
     typer.Option(
         "--account",
-        help="Account of the local server that pays, by number.",
+        help="Number of the account of `serve` that pays.",
         parser=common.within(0),
         metavar="N",
     ),
@@ -83,7 +81,7 @@ Most = Annotated[
 Tool = Annotated[
     str | None,
     typer.Option(
-        help="Tool to call at the URL of an MCP server, by streamable HTTP.",
+        help="Tool of the MCP server at URL.",
         metavar="NAME",
         envvar="X402SIM_TOOL",
     ),
@@ -99,8 +97,8 @@ Arguments = Annotated[
 Steps = Annotated[
     int | None,
     typer.Option(
-        help="1: the request itself pays, in X-PAYMENT or PAYMENT-SIGNATURE. 2: POST /api/pay, "
-        "then the request again. [default: 2 if the 402 offers it, else 1]",
+        help="1: the request itself pays. 2: POST /api/pay, then the request again. [default: 2 "
+        "if the 402 offers it, else 1]",
         parser=common.within(1, 2),
         metavar="N",
     ),
@@ -109,8 +107,7 @@ ByPermit2 = Annotated[
     bool,
     typer.Option(
         "--permit2",
-        help="Pay offers by Permit2, too, if no other fits: of `upto`, --max bounds the signed "
-        "maximum. Never approves Permit2.",
+        help="Pay offers by Permit2, too, if no other fits; --max bounds what is signed.",
     ),
 ]
 Session = Annotated[
@@ -119,8 +116,9 @@ Session = Annotated[
 Wrong = Annotated[
     str | None,
     typer.Option(
-        help=f"Make one mistake on a test network, and explain the answer: {WRONG}.",
+        help=f"Make a mistake on a test network, and explain the answer: {WRONG}.",
         metavar="MISTAKE",
+        parser=common.one_of("mistake", *MISTAKES),
         autocompletion=common.completing(lambda: MISTAKES),
     ),
 ]
@@ -141,9 +139,9 @@ class _Printer:
 
 
 def pay(
-    url: Annotated[str, buying.url_argument("X402SIM_URL")],
-    method: Annotated[str | None, buying.method_option("X402SIM_METHOD")] = None,
-    data: Annotated[str | None, buying.data_option("X402SIM_BODY")] = None,
+    url: buying.Address,
+    method: buying.Method = None,
+    data: buying.Data = None,
     header: buying.Headers = None,
     tool: Tool = None,
     arguments: Arguments = None,
@@ -166,8 +164,6 @@ def pay(
         with common.as_misuse():
             if wrong is not None and session:
                 raise ValueError("--wrong and --session: give one of them")
-            if wrong not in (None, *MISTAKES):
-                raise ValueError(unknown("mistake", wrong, MISTAKES))
             if session and steps == 1:
                 raise ValueError("--session and --steps 1: a deposit takes two steps; omit --steps")
             if permit2 and (session or wrong is not None or steps == 2):

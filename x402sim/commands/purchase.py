@@ -60,25 +60,34 @@ from x402sim.serving.listen import LOOPBACK
 from x402sim.text.words import as_given, moment, near_url, readable
 from x402sim.version import VERSION
 
-
-def url_argument(variable: str | None = None) -> Any:
-    """Return the argument URL; an environment variable may replace it."""
-    help_ = "URL of the request, with http:// or https://."
-    return typer.Argument(help=help_, metavar="URL", envvar=variable)
-
-
-def method_option(variable: str | None = None) -> Any:
-    """Return the option --method."""
-    help_ = "HTTP method. [default: GET, or POST with --data]"
-    return typer.Option("--method", "-X", help=help_, metavar="METHOD", envvar=variable)
-
-
-def data_option(variable: str | None = None) -> Any:
-    """Return the option --data, the body."""
-    help_ = "Body, or @FILE; JSON gets its Content-Type."
-    return typer.Option("--data", "-d", help=help_, metavar="TEXT", envvar=variable)
-
-
+Address = Annotated[
+    str,
+    typer.Argument(
+        metavar="URL",
+        envvar="X402SIM_URL",
+        help="URL of the request, with http:// or https://.",
+    ),
+]
+Method = Annotated[
+    str | None,
+    typer.Option(
+        "--method",
+        "-X",
+        metavar="METHOD",
+        envvar="X402SIM_METHOD",
+        help="HTTP method. [default: GET, or POST with --data]",
+    ),
+]
+Data = Annotated[
+    str | None,
+    typer.Option(
+        "--data",
+        "-d",
+        metavar="TEXT",
+        envvar="X402SIM_BODY",
+        help="Body, or @FILE; JSON gets its Content-Type.",
+    ),
+]
 Headers = Annotated[
     list[str] | None,
     typer.Option("--header", "-H", help="Header 'Name: value'; repeatable.", metavar="HEADER"),

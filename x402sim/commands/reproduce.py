@@ -19,17 +19,7 @@ _Points = Annotated[
     typer.Option(
         metavar="N",
         parser=common.within(1, 1 << 62),
-        help="Repeat only N points of a sweep, drawn at random, always the same.",
-    ),
-]
-_Workers = Annotated[
-    int | None,
-    typer.Option(
-        "--workers",
-        "-j",
-        metavar="N",
-        parser=common.within(0, 256),
-        help="Number of processes; 0 plays in this one. [default: one per CPU]",
+        help="Repeat only N points of a sweep, drawn by a fixed seed.",
     ),
 ]
 
@@ -37,7 +27,7 @@ _Workers = Annotated[
 def reproduce(
     folder: _Folder,
     points: _Points = None,
-    workers: _Workers = None,
+    workers: common.Workers = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Repeat a result, print what differs, and exit with 0, 1 or 2."""

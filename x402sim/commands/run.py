@@ -265,23 +265,23 @@ _Names = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="NAME",
-        help="Scenarios: names (see `list`), FILE.py, or FILE.py:FUNCTION. [default: all]",
+        help="Names (see `list`), FILE.py, or FILE.py:FUNCTION. [default: all]",
         autocompletion=common.completing(shipped_names),
     ),
 ]
 _On = Annotated[
     str,
     typer.Option(
-        help="Stage to play on: in-process, tcp (real sockets), or the URL of a running service.",
+        help="Stage: in-process, tcp (real sockets), or the URL of a running service.",
         metavar="STAGE",
     ),
 ]
 _Out = Annotated[
     Path | None,
     typer.Option(
-        help="Write report.html, data frames, plots and journals to DIR "
-        "(needs `pip install 'x402sim[report]'`).",
+        help="Write report.html, frames, plots and journals. Needs the extra `report`.",
         metavar="DIR",
+        file_okay=False,
     ),
 ]
 
@@ -299,7 +299,7 @@ def run(
     budget: Annotated[
         str,
         typer.Option(
-            help=f"Most that the key in {PAYER_KEY} may sign for in all scenarios, in tokens.",
+            help=f"Most tokens that the key in {PAYER_KEY} may sign for.",
             metavar="AMOUNT",
         ),
     ] = BUDGET,
@@ -382,8 +382,6 @@ def _play(chosen: list[Chosen], world: World, options: str, as_json: bool) -> li
 
 def _prepare(out: Path) -> None:
     """Make the folder of the reports before the first run; raises `Misuse`."""
-    if out.exists() and not out.is_dir():
-        raise common.Misuse(f"--out {out}: a folder is wanted, and this is a file")
     with common.as_misuse(ModuleNotFoundError, begin="--out: "):
         need_extra()
     try:

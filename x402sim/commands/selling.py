@@ -12,25 +12,21 @@ from x402sim.service.sources import behind, flagged, of_openapi, selling as sell
 Sell = Annotated[
     list[str] | None,
     typer.Option(
-        help="Sell a path of your own: method, path and price in tokens, such as `GET /weather "
-        "0.01`; repeatable. A path may have holes: /users/{id}, /files/*. `GET /chat upto 0.05` is "
-        "sold by the amount used, at most 0.05; `GET /chat 0.012 upto 0.05` always uses 0.012. "
-        "`GET /report permit2 0.02` is sold by Permit2, too.",
+        help="Sell a path for tokens: `GET /weather 0.01`, `GET /users/{id} 0.02`, `GET /chat upto "
+        "0.05` (by the amount used), `GET /report permit2 0.02` (by Permit2, too); repeatable.",
         metavar="GOOD",
     ),
 ]
 Body = Annotated[
     list[Path] | None,
-    typer.Option(
-        help="The answer of the --sell at the same place, from FILE; repeatable.", metavar="FILE"
-    ),
+    typer.Option(help="Answer of the --sell at the same place; repeatable.", metavar="FILE"),
 ]
 OpenApi = Annotated[
     Path | None,
     typer.Option(
         "--openapi",
-        help="Sell the operations of an OpenAPI document that have `x-price`, with their examples "
-        "as answers; the others are free. YAML needs the extra `openapi`.",
+        help="Sell the operations with `x-price` of an OpenAPI document; their examples are the "
+        "answers. YAML needs the extra `openapi`.",
         metavar="FILE",
     ),
 ]
@@ -38,16 +34,15 @@ UpstreamUrl = Annotated[
     str | None,
     typer.Option(
         "--upstream",
-        help="Be a paywall before the API at URL: a path with a --price is sold, others are free.",
+        help="Be a paywall before this API: paths with a --price are sold, others free.",
         metavar="URL",
     ),
 ]
 Price = Annotated[
     list[str] | None,
     typer.Option(
-        help="Price of paths of --upstream in tokens, such as `/premium/* 0.05` or `POST /report "
-        "0.10`; repeatable. Of `/chat upto 0.05`, the answer's header X-Amount-Used has the amount "
-        "used, in tokens; `/report permit2 0.02` is sold by Permit2, too.",
+        help="Price of paths of --upstream, written like --sell, or without a method for all; "
+        "repeatable. An `upto` answer's header X-Amount-Used has the amount used.",
         metavar="PRICE",
     ),
 ]

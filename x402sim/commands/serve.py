@@ -4,9 +4,7 @@ import gc
 import json
 import os
 import shlex
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,7 +20,7 @@ from x402sim.http import web
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.money import to_decimal
-from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, NETWORKS, TESTNET, choose_network
+from x402sim.protocol.networks import NETWORKS, choose_network
 from x402sim.protocol.routes import ORDER
 from x402sim.service.goods import Good
 from x402sim.service.settings import Settings
@@ -47,81 +45,18 @@ if TYPE_CHECKING:
 Recording = Annotated[
     Path | None,
     typer.Option(
-        help="Answer as the shop in this file of `watch --out` did, and start no world.",
+        help="Answer as the shop in this file of `watch --out`, without a world.",
         metavar="FILE",
     ),
 ]
 _OF_RECORDING = ("recording", "host", "port", "as_json")
 
-ReadyFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--ready-file",
-        help="When ready, write the JSON of --json to FILE, readable by its owner only, as it has "
-        "keys. The server removes the file when it stops.",
-        metavar="FILE",
-    ),
-]
-
-
-@contextmanager
-def ready_file(file: Path | None) -> Iterator[Callable[[str], None]]:
-    """Yield a function that writes a text to a file, whole or not at all; then remove the file.
-
-    The file is created under another name at once, so that an unwritable folder is an error
-    before the server listens. Removes the file of a server that was killed. Raises `Misuse`.
-    """
-    if file is None:
-        yield lambda text: None
-        return
-    _remove_old(file)
-    try:
-        number, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-    except OSError as wrong:
-        raise Misuse(f"--ready-file {file}: {wrong.strerror}: {file.parent}") from wrong
-    new, written = Path(name), list[str]()
-
-    def write(text: str) -> None:
-        with os.fdopen(os.dup(number), "w", encoding="utf-8") as out:
-            out.write(text)
-        written.append(text)
-        new.replace(file)
-
-    try:
-        yield write
-    finally:
-        os.close(number)
-        new.unlink(missing_ok=True)
-        if written and _text(file) == written[0]:  # else another server has written the file
-            file.unlink()
-
-
-def _remove_old(file: Path) -> None:
-    """Remove the file of an earlier server; raises `Misuse` for any other file."""
-    if not os.path.lexists(file):
-        return
-    old = decoded(_text(file).encode()) if file.is_file() else None
-    if not isinstance(old, dict) or old.get("event") != "ready":
-        raise Misuse(
-            f"--ready-file {file}: something is there that `x402sim serve` has not written: remove "
-            "it, or give another path"
-        )
-    file.unlink()
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text("utf-8", "replace")
-    except FileNotFoundError:
-        return ""
-
-
+SETTINGS = ", ".join(each.name for each in fields(FacilitatorSettings))
 TOKEN_VARIABLE = "X402SIM_CONTROL_TOKEN"  # noqa: S105 - the variable's name
 Db = Annotated[
     Path | None,
     typer.Option(
-        help="Keep all data in this SQLite file, and the chain in FILE.chain. Without it, data "
-        "is lost when the server stops.",
+        help="Keep the data in this SQLite file, and the chain in FILE.chain.",
         metavar="FILE",
     ),
 ]
@@ -129,12 +64,20 @@ Networks = Annotated[
     list[str] | None,
     typer.Option(
         "--network",
-        help=f"Network: {common.NETWORK_NAMES}, or one of --network-file. Repeatable: each has a "
-        "chain and a token, at /rpc/NAME; the facilitator settles on all, and the service is on "
-        "the first. [default: cronos-testnet, or the file's only network]",
+        help=f"{', '.join(NETWORKS)}, or one of --network-file; repeatable. Each has a chain at "
+        "/rpc/NAME; the service is on the first. [default: cronos-testnet, or the file's only "
+        "network]",
         metavar="NAME",
         show_default=False,
         autocompletion=common.completing(lambda: NETWORKS),
+    ),
+]
+NetworkFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="TOML file with more networks, one table `[[network]]` each: name, chain_id, asset, "
+        "token_name, token_symbol, token_version, decimals, base_fee_gwei (default 1).",
+        metavar="FILE",
     ),
 ]
 Seed = Annotated[
@@ -148,8 +91,8 @@ Seed = Annotated[
 Mnemonic = Annotated[
     str | None,
     typer.Option(
-        help="Phrase of the funded accounts, on m/44'/60'/0'/0/i. Default: that of anvil and "
-        "Hardhat (test ... junk); with --seed or `--chain URL`, accounts drawn from the seed.",
+        help="Phrase of the accounts. [default: that of anvil; with --seed or `--chain URL`, "
+        "accounts drawn from the seed]",
         metavar="WORDS",
     ),
 ]
@@ -165,8 +108,7 @@ BlockTime = Annotated[
 ControlToken = Annotated[
     str | None,
     typer.Option(
-        help="Bearer token for the control API. Without one, the control API is disabled unless "
-        "--host is 127.0.0.1 or ::1.",
+        help="Bearer token for the control API, needed unless --host is loopback.",
         envvar=TOKEN_VARIABLE,
         metavar="TOKEN",
     ),
@@ -174,8 +116,7 @@ ControlToken = Annotated[
 Tls = Annotated[
     Path | None,
     typer.Option(
-        help="Serve https with a new certificate, and write the authority that clients must trust "
-        "to FILE. Needs the extra `tls`.",
+        help="Serve https, and write the authority to trust to FILE. Needs the extra `tls`.",
         metavar="FILE",
     ),
 ]
@@ -184,8 +125,7 @@ Flow = Annotated[
     typer.Option(
         "--payment-flow",
         parser=common.one_of("flow", "authorization", "upfront"),
-        help="When the service settles a one-step payment: authorization (after the endpoint) or "
-        "upfront (before it). The 402 states it.",
+        help="When a one-step payment is settled: authorization (after the endpoint) or upfront.",
         metavar="FLOW",
         show_default=False,
     ),
@@ -194,11 +134,7 @@ FacilitatorSetting = Annotated[
     list[str] | None,
     typer.Option(
         "--facilitator",
-        help="Setting of the facilitator, repeatable: receipt_timeout_s=SECONDS until a settlement "
-        "that is not mined counts as pending, simulates=false, simulates_verify=false, "
-        "native=COINS for gas, servers=N requests at a time, service_time_s=SECONDS for each, "
-        "queue_length=N waiting requests at most, listing_delay_s=SECONDS from a settlement until "
-        "/discovery lists the resource.",
+        help=f"Setting of the facilitator, such as receipt_timeout_s=0.5; repeatable: {SETTINGS}.",
         metavar="NAME=VALUE",
     ),
 ]
@@ -206,38 +142,28 @@ NoService = Annotated[
     bool,
     typer.Option(
         "--no-service",
-        help="Run the world without a service, and print the settings for a service of your own.",
-    ),
-]
-AtBlockTime = Annotated[
-    bool,
-    typer.Option(
-        "--calls-at-block-time",
-        help="Run eth_call at the newest block's timestamp, as an idle node does, not at the "
-        "current time.",
+        help="Run the world only, and print the settings for a service of your own.",
     ),
 ]
 Deploy = Annotated[
     bool,
     typer.Option(
         "--deploy",
-        help="Deploy a new token on the node first, owned by the first key, and fund the "
-        "accounts; needs `--chain URL`.",
+        help="Deploy a new token on the node of `--chain URL`, and fund the accounts.",
     ),
 ]
 AllowOrigin = Annotated[
     list[str] | None,
     typer.Option(
-        help="Allow cross-origin requests from this web origin, such as http://localhost:3000; "
-        "repeatable.",
+        help="Admit the web pages of this origin, such as http://localhost:3000; repeatable.",
         metavar="URL",
     ),
 ]
 RpcOrigin = Annotated[
     list[str] | None,
     typer.Option(
-        help="Allow this origin on /rpc only, such as a wallet's chrome-extension://ID; "
-        "repeatable. chrome-extension://* and moz-extension://* are every extension.",
+        help="Admit this origin to /rpc only, such as chrome-extension://ID of a wallet, or "
+        "chrome-extension://* of every extension; repeatable.",
         metavar="ORIGIN",
     ),
 ]
@@ -245,12 +171,8 @@ StopWithStdin = Annotated[
     bool,
     typer.Option(
         "--stop-with-stdin",
-        help="Stop when stdin ends. With a pipe as stdin, the server stops when the program that "
-        "started it stops or is killed.",
+        help="Stop when stdin ends, as a pipe of the starting program does.",
     ),
-]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object with URLs and accounts when ready.")
 ]
 
 
@@ -262,9 +184,8 @@ def serve(
     seed: Seed = None,
     mnemonic: Mnemonic = None,
     network: Networks = None,
-    network_file: common.NetworkFile = None,
+    network_file: NetworkFile = None,
     block_time: BlockTime = None,
-    calls_at_block_time: AtBlockTime = False,
     chain: common.Chain = "ledger",
     token: common.Token = None,
     deploy: Deploy = False,
@@ -282,8 +203,7 @@ def serve(
     tls: Tls = None,
     recording: Recording = None,
     stop_with_stdin: StopWithStdin = False,
-    as_json: AsJson = False,
-    to_file: ReadyFile = None,
+    as_json: common.ReadyJson = False,
     log: common.LogForm = "text",
     verbose: common.Verbose = False,
     quiet: common.Quiet = False,
@@ -294,7 +214,6 @@ def serve(
         return
     with common.as_misuse():
         backend = parse_chain(chain, token=token, deploy=deploy)
-    write_ready = context.with_resource(ready_file(to_file))
     with common.starting(db, None if backend == DEFAULT_CHAIN else backend.name):
         # Typer treats an empty variable as not set; but an empty token is an error
         by_variable = os.environ.get(TOKEN_VARIABLE)
@@ -314,7 +233,6 @@ def serve(
             unlocked=listen.is_local,
             has_service=not no_service,
             block_time_s=block_time,
-            calls_at_block_time=calls_at_block_time,
             chain=backend,
             service=Settings(phase=0, payment_flow=payment_flow),
             facilitator=facilitator_settings(facilitator),
@@ -327,12 +245,10 @@ def serve(
         common.stop_on_signals(running)
         if stop_with_stdin:
             common.stop_with_stdin(running)
-        line = json.dumps(msgspec.to_builtins(ready))
         if as_json:
-            typer.echo(line)
+            typer.echo(json.dumps(msgspec.to_builtins(ready)))
         else:
             show(ready, db, [each for each in goods if each.price is not None])
-        write_ready(f"{line}\n")  # last: whoever waits for the file may then read stdout
 
     gc.collect()
     gc.freeze()  # so that no later collection walks through all modules again
@@ -411,9 +327,8 @@ def show(ready: Ready, db: Path | None, goods: Sequence[Good] = ()) -> None:
         console.print(f"curl -i {quote} -H 'Content-Type: application/json' -d '{order}'")
     if ready.control:
         console.print(f"curl {ready.control}")
-        known = NETWORKS.get(ready.network)  # `pay` knows the test networks' tokens
-        is_known = known is not None and known.is_test and known.asset == parse_address(ready.asset)
-        believed = "" if is_known else f" --world {url}"
+        is_believed = _is_known(ready) and NETWORKS[ready.network].is_test
+        believed = "" if is_believed else f" --world {url}"
         believed += " --permit2" * bool(goods and goods[0].upto)
         console.print(f"x402sim pay{wanted} {paid}{believed}", markup=False)
     console.print("\nor pay from Python:")
@@ -457,7 +372,15 @@ def _show_world(console: "Console", ready: Ready) -> None:
 
 def quick_start(ready: Ready, good: Good | None = None) -> list[str]:
     """Return a program that pays for a good of the user, or for a quote."""
-    imports, lines, network = _network(ready)
+    network, own = "", list[str]()
+    if not _is_known(ready):
+        asset, token = f"bytes.fromhex({ready.asset[2:]!r})", ready.token
+        texts = ", ".join(map(repr, (token.name, token.symbol, token.version)))
+        own = [f"network = Network({ready.network!r}, {token.chain_id},"]
+        own += [f"    {asset},", f"    {texts}, {token.decimals})"]
+        network = ", network=network"
+    elif not NETWORKS[ready.network].is_test:
+        network = f", network={ready.network!r}"
     key = ready.accounts[0].private_key
     bought = [
         f"order = {json.dumps(ORDER)}",
@@ -469,27 +392,17 @@ def quick_start(ready: Ready, good: Good | None = None) -> list[str]:
         network += ", permit2=True" * good.upto
     return [
         "import httpx",
-        f"from x402sim import {', '.join(sorted([*imports, 'PaymentAuth', 'Wallet']))}",
-        *lines,
+        f"from x402sim import {'Network, ' * bool(own)}PaymentAuth, Wallet",
+        *own,
         f'payer = PaymentAuth(Wallet("{key}"), max_amount="0.05"{network})',
         *bought,
     ]
 
 
-def _network(ready: Ready) -> tuple[list[str], list[str], str]:
-    named = {MAINNET.name: "MAINNET", BASE_SEPOLIA.name: "BASE_SEPOLIA"}
-    if ready.network == TESTNET.name:
-        return [], [], ""
-    if ready.network in named:
-        return [named[ready.network]], [], f", network={named[ready.network]}"
-    token = ready.token
-    texts = (token.name, token.symbol, token.version)
-    own = [
-        f"asset = bytes.fromhex({ready.asset[2:]!r})",
-        f"token = {', '.join(map(repr, texts))}, {token.decimals}",
-        f"network = Network({ready.network!r}, {token.chain_id}, asset, *token)",
-    ]
-    return ["Network"], own, ", network=network"
+def _is_known(ready: Ready) -> bool:
+    """Tell whether payers know the network and its token by themselves."""
+    known = NETWORKS.get(ready.network)
+    return known is not None and known.asset == parse_address(ready.asset)
 
 
 def _answer_as(recording: Path, context: typer.Context, listen: Listen, *, as_json: bool) -> None:

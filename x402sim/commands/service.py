@@ -30,8 +30,7 @@ def service(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Keep payments, sessions and the secret of the payment ids in this SQLite file. "
-            "Without it, a restart forgets them.",
+            help="Keep payments, sessions and the secret of payment ids in this SQLite file.",
         ),
     ] = None,
     sell: selling.Sell = None,
@@ -44,8 +43,7 @@ def service(
         typer.Option(
             metavar="URL",
             parser=_url,
-            help="Settle at this facilitator of the x402 standard; without it, at "
-            "FACILITATOR_URL in Cronos' dialect.",
+            help="Facilitator of the x402 standard; without it, FACILITATOR_URL of Cronos.",
         ),
     ] = None,
     network: common.NetworkName = None,

@@ -14,11 +14,6 @@ from x402sim.text.words import counted
 HELP = """Make a static site of verdicts on published versions.
 
 \b
-A page for each case, with the sentence, the failing versions, requests, answers and transfers, the
-cost, and a command to repeat a failure; a column and a badge for each version; the vectors; the
-drift from the texts; how to object. The pages need no server and no script.
-
-\b
 Example: x402sim conformance facilitator --sdk x402==2.25.0 --keep verdicts.json
          x402sim conformance site --verdicts verdicts.json --out site
 """
@@ -27,22 +22,19 @@ Example: x402sim conformance facilitator --sdk x402==2.25.0 --keep verdicts.json
 def site(
     out: Annotated[
         Path,
-        typer.Option(
-            "--out", metavar="DIR|ZIP", help="Write the site into this folder, or archive, .zip."
-        ),
+        typer.Option("--out", metavar="DIR|ZIP", help="Folder, or archive .zip, to write."),
     ],
     verdicts: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="File of verdicts, as --keep makes it; by default the kit's own."
+            metavar="FILE", help="Verdicts, as --keep writes them. [default: the kit's own]"
         ),
     ] = None,
     contact: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="Who takes objections, such as https://… or mailto:…; by default the issues that "
-            "the package's metadata name, if any.",
+            help="Who takes objections: https://… or mailto:…. [default: the project's issues]",
         ),
     ] = None,
 ) -> None:

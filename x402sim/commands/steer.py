@@ -1,10 +1,11 @@
 """`fault`, `advance`, `mine`, `accounts` and `payments`: steer a running `serve` by a word.
 
-All call the control API, `/_sim`.
+All call the control API, `/_sim`, with the token in X402SIM_CONTROL_TOKEN, if set.
 """
 
 import asyncio
 import json
+import os
 import re
 from typing import Annotated, Any, Literal
 
@@ -18,10 +19,13 @@ from x402sim.serving.control.client import ControlClient, ControlError
 from x402sim.text.words import as_given, printable
 from x402sim.world.faults import DOES
 
-World = Annotated[str, typer.Option("--world", help="URL of the running `serve`.", metavar="URL")]
-ControlToken = Annotated[
-    str | None,
-    typer.Option(help="Its --control-token.", envvar=TOKEN_VARIABLE, metavar="TOKEN"),
+World = Annotated[
+    str,
+    typer.Option(
+        "--world",
+        help=f"URL of the running `serve`; {TOKEN_VARIABLE} has its --control-token, if any.",
+        metavar="URL",
+    ),
 ]
 SERVE = "http://127.0.0.1:4020"
 TIMEOUT_S = 30.0
@@ -32,11 +36,12 @@ _UNITS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)(s|min|m|h|d)?")
 
 
-def _ask(world: str, token: str | None, method: str, path: str, body: Any = None) -> Any:
+def _ask(world: str, method: str, path: str, body: Any = None) -> Any:
     """Return the answer of the control API; raises `Misuse`."""
 
     async def main() -> Any:
         base = world.rstrip("/").removesuffix("/_sim") + "/_sim"
+        token = os.environ.get(TOKEN_VARIABLE)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         async with httpx.AsyncClient(base_url=base, headers=headers, timeout=TIMEOUT_S) as http:
             return await ControlClient(http).request(method, path, body)
@@ -76,31 +81,29 @@ def fault(
     does: Annotated[str | None, typer.Argument(metavar="DOES", help=_DOES)] = None,
     given: Annotated[list[str] | None, typer.Argument(metavar="FIELD=VALUE", help=_FIELD)] = None,
     world: World = SERVE,
-    control_token: ControlToken = None,
 ) -> None:
     """Add a fault to a running `serve`, list the faults, or clear them."""
     if action == "add":
         if victim is None or does is None:
             raise Misuse('fault add: name a victim and an effect: add service "lose answer"')
         body = {"victim": victim, "does": does, **dict(map(_field, given or []))}
-        _ask(world, control_token, "POST", "faults", body)
+        _ask(world, "POST", "faults", body)
     elif victim is not None:
         raise Misuse(f"fault {action} takes no more words, got {as_given(victim)}")
     elif action == "clear":
-        _ask(world, control_token, "POST", "faults/clear")
-    for each in _ask(world, control_token, "GET", "faults"):
+        _ask(world, "POST", "faults/clear")
+    for each in _ask(world, "GET", "faults"):
         typer.echo(printable(json.dumps(each)))
 
 
 def advance(
     time: Annotated[str, typer.Argument(metavar="TIME", help="Such as 90s, 5min, 1h or 2d.")],
     world: World = SERVE,
-    control_token: ControlToken = None,
 ) -> None:
     """Move the clock of a running `serve` forward, and run what is due."""
     length = seconds(time)
-    _ask(world, control_token, "POST", "clock/advance", {"seconds": length})
-    state = _ask(world, control_token, "GET", "state")
+    _ask(world, "POST", "clock/advance", {"seconds": length})
+    state = _ask(world, "GET", "state")
     typer.echo(f"{state['clockAdvancedSeconds']:g} s ahead of real time")
 
 
@@ -109,10 +112,9 @@ def mine(
         int, typer.Argument(metavar="N", parser=within(1, 1000), help="How many blocks.")
     ] = 1,
     world: World = SERVE,
-    control_token: ControlToken = None,
 ) -> None:
     """Mine blocks on the chain of a running `serve`."""
-    height = _ask(world, control_token, "POST", "mine", {"blocks": blocks})["height"]
+    height = _ask(world, "POST", "mine", {"blocks": blocks})["height"]
     typer.echo(f"block {height}")
 
 
@@ -121,12 +123,11 @@ def accounts(
         bool, typer.Option("--failing", help="Make, and list, accounts that fail in fixed ways.")
     ] = False,
     world: World = SERVE,
-    control_token: ControlToken = None,
     as_json: AsJson = False,
 ) -> None:
     """List the accounts of a running `serve`, with their private keys."""
     method, path = ("POST", "accounts/failing") if failing else ("GET", "accounts")
-    found = _ask(world, control_token, method, path)
+    found = _ask(world, method, path)
     if as_json:
         typer.echo(json.dumps(found))
         return
@@ -145,12 +146,11 @@ def payments(
         int | None, typer.Option(parser=within(0), help="Fail unless so many.", metavar="N")
     ] = None,
     world: World = SERVE,
-    control_token: ControlToken = None,
     as_json: AsJson = False,
 ) -> None:
     """List the settled payments of a running `serve`, and demand a number of them."""
     query = httpx.QueryParams({"path": path})
-    found = _ask(world, control_token, "GET", f"payments?{query}")
+    found = _ask(world, "GET", f"payments?{query}")
     if as_json:
         typer.echo(json.dumps(found))
     else:

@@ -5,22 +5,20 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, as_misuse, one_of, quiet, within
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, Workers, as_misuse, quiet
 from x402sim.experiments.grid import Cell, cells
-from x402sim.experiments.summary import UNITS, Unit, Until, results_of, summarize
+from x402sim.experiments.summary import Until, results_of, summarize
 from x402sim.experiments.sweep import Kept, failures, play, unreached
-from x402sim.report import need_extra
 from x402sim.report.bundle import Program, Running, imports
 from x402sim.text.program import SHOWN
-from x402sim.text.words import printable, unknown
+from x402sim.text.words import printable, printable_lines, unknown
 from x402sim.world.scenario import load_module
 
 if TYPE_CHECKING:
@@ -46,33 +44,13 @@ _Until = Annotated[
     typer.Option(
         "--until",
         metavar="WIDTH",
-        help="Play seeds until each interval is this narrow: 5%, 0.01, waited_s=5%. --seeds is the "
-        "maximum.",
+        help="Stop once each interval is this narrow: 5%, 0.01, waited_s=5%.",
     ),
-]
-_Workers = Annotated[
-    int | None,
-    typer.Option(
-        help="Number of processes; 0 plays in this one. [default: one per CPU]",
-        parser=within(0, 256),
-        metavar="N",
-    ),
-]
-_Dask = Annotated[
-    str | None,
-    typer.Option(metavar="ADDRESS", help="Play on the Dask cluster with this scheduler."),
 ]
 _Out = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Keep results in DIR, and resume a sweep there.")
-]
-
-
-_Unit = Annotated[
-    Literal["seed", "row"],
+    Path | None,
     typer.Option(
-        metavar="UNIT",
-        parser=one_of("unit", *UNITS),
-        help="What the confidence intervals count as independent: seed, or row.",
+        metavar="DIR", file_okay=False, help="Keep results in DIR, and resume a sweep there."
     ),
 ]
 
@@ -82,13 +60,11 @@ def sweep(
     values: _Values = None,
     seeds: _Seeds = "200",
     until: _Until = None,
-    workers: _Workers = None,
-    dask: _Dask = None,
+    workers: Workers = None,
     out: _Out = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Delete the results in DIR first.")
     ] = False,
-    unit: _Unit = "seed",
     as_json: AsJson = False,
 ) -> None:
     """Play an experiment for every combination of values and seeds."""
@@ -104,20 +80,18 @@ def sweep(
         numbers, wrong = _seeds(seeds), (ValueError, TypeError, ModuleNotFoundError, OSError)
         with quiet(), as_misuse(*wrong):
             found = cells(dict(map(_parameter, values or [])))
-            with _executor(dask) as executor:
-                places = executor, None if executor else workers
-                frame = play(
-                    function, found, numbers, places, kept, until=enough, common=True,
-                    shown=True, replay=replay,
-                )  # fmt: skip
+            frame = play(
+                function, found, numbers, (None, workers), kept, until=enough, common=True,
+                shown=True, replay=replay,
+            )  # fmt: skip
         if enough is not None and (text := unreached(frame, enough)):
             typer.echo(f"x402sim: {printable(text)}", err=True)
         if out is not None:
-            _write(keys, out, _points(frame, keys), unit)
+            _write(keys, out, _points(frame, keys))
     except KeyboardInterrupt as interrupt:
         typer.echo(f"x402sim: {interrupt or 'interrupted'}", err=True)
         raise typer.Exit(INTERRUPTED) from None
-    _print_results(frame, keys, unit, as_json=as_json)
+    _print_results(frame, keys, as_json=as_json)
     if frame["error"].notna().any():
         _print_failures(frame)
         raise typer.Exit(NOT_ALL_HELD)
@@ -199,21 +173,6 @@ def _until(text: str | None) -> Until | None:
         raise Misuse(f"--until: {wanted}, not {text!r}") from None
 
 
-def _executor(dask: str | None) -> AbstractContextManager[Any]:
-    """Return a context: a client of the Dask cluster at an address, or None without an address."""
-    if dask is None:
-        return nullcontext()
-    need_extra(("distributed",), "--dask", "sweep")
-    from distributed import Client
-
-    try:
-        client: AbstractContextManager[Any] = Client(dask, timeout=10)  # type: ignore[no-untyped-call]
-    except (OSError, ValueError) as error:
-        wanted = "the address of a scheduler is wanted, such as tcp://10.0.0.1:8786"
-        raise Misuse(f"--dask {dask}: {error}; {wanted}") from error
-    return client
-
-
 def _program(experiment: str, options: list[str]) -> Running:
     name, _, function = experiment.rpartition(":")
     file = Path(name).resolve()
@@ -225,8 +184,6 @@ def _program(experiment: str, options: list[str]) -> Running:
 
 def _kept(out: Path | None, *, fresh: bool, program: Running) -> Kept | None:
     """Return where results are kept; None without --out. Raises `Misuse`."""
-    if out is not None and out.exists() and not out.is_dir():
-        raise Misuse(f"--out {out}: a folder is wanted, and this is a file")
     if fresh and out is None:
         raise Misuse("--fresh: it deletes the results in a folder; give --out DIR, too")
 
@@ -236,39 +193,41 @@ def _kept(out: Path | None, *, fresh: bool, program: Running) -> Kept | None:
     return None if out is None else Kept(out, fresh, tell, program)
 
 
-def _write(keys: Sequence[str], out: Path, played: int, unit: Unit) -> None:
+def _write(keys: Sequence[str], out: Path, played: int) -> None:
     """Write the summary of all rows in a folder, with a note if the folder has more points."""
     import pandas as pd
 
     from x402sim.experiments.folder import ALL_ROWS, SUMMARY  # with the extra
 
     rows = pd.read_parquet(out / ALL_ROWS)
-    table = _summary(rows, keys, unit)
+    table = _summary(rows, keys)
     if table is not None:
         table.to_csv(out / SUMMARY, index=False, lineterminator="\n")
     if (points := _points(rows, keys)) > played:
         typer.echo(f"x402sim: the files in {out} have the {points} points of all sweeps", err=True)
 
 
-def _summary(rows: "DataFrame", keys: Sequence[str], unit: Unit) -> "DataFrame | None":
+def _summary(rows: "DataFrame", keys: Sequence[str]) -> "DataFrame | None":
     """Return the summary; None if no result is a number."""
-    return summarize(rows, by=list(keys), unit=unit) if results_of(rows, keys) else None
+    return summarize(rows, by=list(keys)) if results_of(rows, keys) else None
 
 
-def _print_results(frame: "DataFrame", keys: Sequence[str], unit: Unit, *, as_json: bool) -> None:
-    table = _summary(frame, keys, unit)
+def _print_results(frame: "DataFrame", keys: Sequence[str], *, as_json: bool) -> None:
+    table = _summary(frame, keys)
     if as_json:
         text = "[]" if table is None else table.to_json(orient="records")
         typer.echo(json.dumps({"points": _points(frame, keys), "summary": json.loads(text)}))
     elif table is not None:
         columns = ["result", "seeds", "failed", "mean", "low", "high"]
-        typer.echo(printable_table(table[[*keys, *columns]]))
+        shown = table[[*keys, *columns]]
+        text = shown.to_string(index=False, na_rep="-", float_format="{:.4g}".format)
+        typer.echo(printable_lines(text))
         if table["low"].isna().any():
-            text = f"'-' means no interval: it needs two {unit}s"
-            typer.echo(f"x402sim: {text}", err=True)
-        if unit == "seed" and (table["rows"] > table["seeds"]).any():
+            typer.echo("x402sim: '-' means no interval: it needs two seeds", err=True)
+        if (table["rows"] > table["seeds"]).any():
             text = "intervals count seeds, as rows of one seed may depend on each other"
-            typer.echo(f"x402sim: {text}; if rows are independent, give --unit row", err=True)
+            do = 'if rows are independent, use summarize(..., unit="row")'
+            typer.echo(f"x402sim: {text}; {do}", err=True)
     elif frame["error"].isna().any():
         text = "the results have no numbers; return a number, or a dict or frame of numbers"
         text += ". --out DIR keeps other results"
@@ -277,19 +236,6 @@ def _print_results(frame: "DataFrame", keys: Sequence[str], unit: Unit, *, as_js
 
 def _points(frame: "DataFrame", keys: Sequence[str]) -> int:
     return len(frame[[*keys, "seed"]].drop_duplicates())
-
-
-def printable_table(table: "DataFrame") -> str:
-    """Return a frame as text: numbers with four digits, on the right; texts on the left."""
-    columns = []
-    for name in table.columns:
-        is_number = table[name].dtype.kind in "if"
-        texts = [f"{v:.4g}" if is_number else printable(str(v)) for v in table[name]]
-        texts = ["-" if is_number and text == "nan" else text for text in texts]
-        width = max(map(len, [str(name), *texts]))
-        align = ">" if is_number else "<"
-        columns.append([f"{text:{align}{width}}" for text in [str(name), *texts]])
-    return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
 
 
 def _print_failures(frame: "DataFrame") -> None:

@@ -9,7 +9,7 @@ import typer
 from x402sim.commands.common import Misuse, as_misuse
 from x402sim.commands.conformance import takes
 from x402sim.commands.help import HELP
-from x402sim.suite.command import require_places
+from x402sim.suite.command import require_place
 from x402sim.suite.options import flags_of
 from x402sim.suite.service.look import look
 from x402sim.suite.service.options import Options
@@ -17,7 +17,6 @@ from x402sim.suite.service.subject import parse
 from x402sim.suite.service.target import as_toml, to_ask
 from x402sim.suite.verdict import NotReady
 
-_FLAGS = ("header", "cacert", "insecure", "timeout", "rate")
 app = typer.Typer(name="target", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 
@@ -27,7 +26,7 @@ def target() -> None:
 
 
 @app.command(help=HELP["target init"])
-@takes([each for each in flags_of(Options) if each.name in _FLAGS])
+@takes([each for each in flags_of(Options) if each.name == "header"])
 def init(
     url: Annotated[
         str, typer.Argument(metavar="URL", help="Base URL of a service, or a protected endpoint.")
@@ -35,15 +34,15 @@ def init(
     output: Annotated[
         str, typer.Option("--out", "-o", metavar="FILE", help="The file; - for stdout.")
     ] = "target.toml",
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     **given: Any,
 ) -> None:
     """Write a target file for a service, without paying it."""
     file = Path(output)
     with as_misuse(ValueError, NotReady):
-        require_places({"out": file})
-        if output != "-" and file.exists() and not force:
-            raise ValueError(f"{file} exists; give --force to replace it, or --out FILE")
+        if output != "-":
+            require_place("--out", file)
+            if file.exists():
+                raise ValueError(f"{file} exists; remove it, or give --out FILE")
         looked = asyncio.run(look(parse(url, **given)))
     text = as_toml(looked, "mine" if output == "-" else file.stem)
     if output == "-":

@@ -36,31 +36,33 @@ _Upstream = Annotated[
 _Facilitator = Annotated[
     str | None,
     typer.Option(
-        help="Base URL of the facilitator to record; give your shop the printed URL instead.",
+        help="Facilitator to record; give your shop the printed URL instead.",
         metavar="URL",
     ),
 ]
-_FacilitatorPort = Annotated[int, common.port("Port of the facilitator's proxy")]
-_PagePort = Annotated[int, common.port("Port of the live page, on 127.0.0.1")]
+_Port = Annotated[
+    int,
+    common.port("Port of the service's proxy; facilitator's proxy and page take the next two"),
+]
 _Out = Annotated[
     Path | None,
     typer.Option(
-        help="Write the recording to FILE, a journal for `open`, `diff` and `Run.load`. "
-        f"Without it, only the newest {MOST_ENTRIES} events are kept.",
+        help="Write a journal, for `open`, `diff` and `Run.load`; else only the newest "
+        f"{MOST_ENTRIES} events are kept.",
         metavar="FILE",
     ),
 ]
 _Rpc = Annotated[
     str | None,
     typer.Option(
-        help="JSON-RPC of the chain's node: also record the transaction of each receipt.",
+        help="Node of the chain: record the transaction of each receipt, too.",
         metavar="URL",
     ),
 ]
 _NetworkName = Annotated[
     str | None,
     typer.Option(
-        help="Network that sets the token's name and decimals. [default: 6 decimals]",
+        help="Network of the token's name and decimals. [default: 6 decimals]",
         metavar="NAME",
         show_default=False,
     ),
@@ -69,23 +71,20 @@ _AllowMainnet = Annotated[
     bool,
     typer.Option(
         "--allow-mainnet",
-        help="Also record payments on main networks, without their signatures.",
+        help="Record payments of real money, too, without their signatures.",
     ),
 ]
 _Faults = Annotated[
     list[str] | None,
     typer.Option(
-        help='Fault as JSON, repeatable, on test networks only, such as {"victim": '
-        '"service", "does": "lose answer", "contains": "payment"}.',
+        help='Fault, repeatable: {"victim": "service", "does": "lose answer", "contains": '
+        '"payment"}.',
         metavar="JSON",
     ),
 ]
 _KeepHost = Annotated[
     bool,
-    typer.Option("--keep-host", help="Forward the client's `Host` header, not the upstream's."),
-]
-_AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object with the URLs when ready.")
+    typer.Option("--keep-host", help="Forward the client's `Host`, not the upstream's."),
 ]
 _Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Also log requests without payments.")
@@ -96,9 +95,7 @@ def watch(
     upstream: _Upstream = None,
     facilitator: _Facilitator = None,
     host: common.Host = "127.0.0.1",
-    port: common.Port = 4030,
-    facilitator_port: _FacilitatorPort = 4031,
-    page_port: _PagePort = 4032,
+    port: _Port = 4030,
     out: _Out = None,
     rpc: _Rpc = None,
     network: _NetworkName = None,
@@ -106,13 +103,14 @@ def watch(
     allow_mainnet: _AllowMainnet = False,
     fault: _Faults = None,
     keep_host: _KeepHost = False,
-    as_json: _AsJson = False,
+    as_json: common.ReadyJson = False,
     log: common.LogForm = "text",
     verbose: _Verbose = False,
     quiet: common.Quiet = False,
 ) -> None:
     """Record the payments that pass to a service or a facilitator."""
-    sides = {"service": (upstream, port), "facilitator": (facilitator, facilitator_port)}
+    ports = (port, port + 1, port + 2) if port else (0, 0, 0)
+    sides = {"service": (upstream, ports[0]), "facilitator": (facilitator, ports[1])}
     with common.starting(None), ExitStack() as opened:
         if not upstream and not facilitator:
             raise ValueError("nothing to record: give --upstream URL, --facilitator URL, or both")
@@ -123,7 +121,7 @@ def watch(
         known, chosen = known_networks(network_file), choose_network(network, network_file)
         upstreams = {part: Upstream.at(url) for part, (url, _) in sides.items() if url}
         places = {part: (host, sides[part][1]) for part in upstreams}
-        places["page"] = "127.0.0.1", page_port
+        places["page"] = "127.0.0.1", ports[2]
         socks, urls = {}, {}
         for part, (address, number) in places.items():
             listen = Listen(host=address, port=number)

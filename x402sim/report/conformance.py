@@ -38,7 +38,7 @@ from x402sim.report.results import (
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.ground import Ground, folder
 from x402sim.text.templates import render
-from x402sim.text.words import counted, printable, printable_lines
+from x402sim.text.words import counted, printable, printable_lines, unknown
 from x402sim.version import VERSION
 
 SERVICE = "service"
@@ -479,22 +479,31 @@ def _sarif_result(number: int, target: str, result: Result, page: str, line: int
 # --- as texts ------------------------------------------------------------------------------
 
 
-def written(kind: str, about: About, results: Results, *, strict: bool = False) -> str:
-    """Return a report of one kind as text; with `strict`, SHOULD counts for the verdict."""
-    match kind:
-        case "json":
+SUFFIXES = (".html", ".json", ".md", ".sarif", ".txt", ".xml")
+"""The suffix of a report's file: the form of the report."""
+
+
+def written(suffix: str, about: About, results: Results, *, strict: bool = False) -> str:
+    """Return the report for a suffix of `SUFFIXES`; with `strict`, SHOULD counts for the verdict.
+
+    Raises `ValueError` for another suffix.
+    """
+    match suffix:
+        case ".json":
             return json.dumps(as_json(about, results), indent=2) + "\n"
-        case "junit":
+        case ".xml":
             return as_junit(about, results, strict=strict).decode()
-        case "sarif":
+        case ".sarif":
             found = as_sarif(about, results, _demands(about.subject))
             return json.dumps(found, indent=2) + "\n"
-        case "markdown":
+        case ".md":
             return as_markdown(about, results, strict=strict)
-        case "annotations":
+        case ".txt":
             return as_annotations(results, about.subject, strict=strict)
-        case _:
+        case ".html":
             return as_html(about, results, strict=strict)
+        case _:
+            raise ValueError(unknown("report", suffix, SUFFIXES))
 
 
 def _demands(subject: str) -> str:

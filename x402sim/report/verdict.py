@@ -12,7 +12,6 @@ from x402sim.report.causes import LOSSES, by_cause, cause, loss, repair
 from x402sim.report.conformance import About, written
 from x402sim.report.results import Outcome, Result, by_dialect
 from x402sim.text.templates import markdown_table, render
-from x402sim.text.words import unknown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 MOST_CAUSES = 20
 """Probable causes that a notebook shows."""
-KINDS = {".html": "html", ".json": "json", ".xml": "junit", ".sarif": "sarif", ".md": "markdown"}
-"""The kind of report, by the suffix of a file's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +137,7 @@ class Verdict:
         Raises `OSError`, and `ValueError` for another suffix.
         """
         path = Path(file)
-        if path.suffix not in KINDS:
-            raise ValueError(unknown("report", path.suffix, KINDS))
-        text = written(KINDS[path.suffix], self.about, self.results, strict=self.strict)
+        text = written(path.suffix, self.about, self.results, strict=self.strict)
         path.write_text(text, encoding="utf-8")
         return path
 

@@ -7,10 +7,10 @@ import inspect
 import json
 import mimetypes
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -88,16 +88,10 @@ def goods_of(sells: Sells) -> tuple[Good, ...]:
 
 
 def _of_python(name: str, made: Any) -> Good:
-    if not callable(made) or isinstance(made, Response):
-        good = read_good(name, fixed(made))
-        if good.upto and isinstance(made, tuple):
-            body, used = made
-            return replace(good, answer=_using(fixed(body), used))
-        return good
-    function = cast(Callable[[Request], Any], made)
+    is_function = callable(made) and not isinstance(made, Response)
 
     async def answer(request: Request) -> Response:
-        value = function(request)
+        value = made(request) if is_function else made
         value = await value if inspect.isawaitable(value) else value
         if good.upto and isinstance(value, tuple):
             body, used = value
@@ -105,17 +99,16 @@ def _of_python(name: str, made: Any) -> Good:
         return _response(value)
 
     good = read_good(name, answer)
-    return replace(good, works=not good.upto)
+    if good.upto and isinstance(made, tuple):
+        to_base(made[1], MOST_DECIMALS)
+    return replace(good, works=is_function and not good.upto)
 
 
 def fixed(body: Any, media_type: str = "", status: int = 200) -> Answer:
     """Return a function that always answers with one body."""
-    kept = body.body if isinstance(body, Response) else body
 
     async def answer(_: Request) -> Response:
-        if isinstance(body, Response):
-            return _copied(body)
-        return _response(kept, media_type, status)
+        return _response(body, media_type, status)
 
     return answer
 

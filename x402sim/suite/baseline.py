@@ -15,7 +15,7 @@ import msgspec
 from x402sim.report.results import CaseResult, Outcome, Result, by_dialect
 from x402sim.text.words import printable, unknown
 
-WANTED = "a JSON report (--json-file) of an earlier run, or a TOML file of ids with reasons"
+WANTED = "a JSON report (--report FILE.json) of an earlier run, or a TOML file of ids with reasons"
 AS_TOML = 'a line of it: "facilitator/fields/network" = "repaired in the next release"'
 _OPEN = (Outcome.FAILED, Outcome.INCONCLUSIVE)
 
@@ -61,12 +61,14 @@ def load(file: Path, subject: str, ids: Collection[str] = ()) -> Baseline | Reas
 
     `ids` are all ids of the subject: a TOML file of reasons may name no other.
     """
-    if file.suffix == ".toml":
-        return _reasons(file, ids)
     try:
-        found = msgspec.json.decode(file.read_bytes(), type=Baseline)
+        content = file.read_bytes()
     except OSError as error:
         raise ValueError(f"--baseline {file}: {error.strerror}; it is {WANTED}") from error
+    if file.suffix == ".toml":
+        return _reasons(file, content, ids)
+    try:
+        found = msgspec.json.decode(content, type=Baseline)
     except msgspec.MsgspecError as error:
         raise ValueError(f"--baseline {file}: {error}; it is {WANTED}") from error
     if found.subject != subject:
@@ -74,11 +76,9 @@ def load(file: Path, subject: str, ids: Collection[str] = ()) -> Baseline | Reas
     return found
 
 
-def _reasons(file: Path, ids: Collection[str]) -> Reasons:
+def _reasons(file: Path, content: bytes, ids: Collection[str]) -> Reasons:
     try:
-        found = tomllib.loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise ValueError(f"--baseline {file}: {error.strerror}; it is {WANTED}") from error
+        found = tomllib.loads(content.decode())
     except ValueError as error:
         raise ValueError(f"--baseline {file}: {error}; {AS_TOML}") from error
     for name, reason in found.items():

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -33,20 +33,19 @@ from x402sim.text.words import counted, printable
 HELD, FOUND_SOMETHING, NO_VERDICT, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: every MUST held; a MUST failed; wrong usage, unreachable, invalid or inconclusive;
 Ctrl-C."""
-STDOUT = "-"
-"""The name of a report file that means the standard output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """The user's requests for any judgement, whatever the subject.
 
-    `files` maps kinds of report to paths: json, junit, html, sarif, markdown, annotations; - for
-    stdout. With `strict`, a failed SHOULD counts. Findings of the `baseline`, a JSON report, do not
-    count; nor, if `accepts_published`, failures known of the closest published version.
+    The suffix of a report's file is the form. With `as_json`, stdout gets the JSON report. With
+    `strict`, a failed SHOULD counts. Findings of the `baseline`, a JSON report, do not count; nor,
+    if `accepts_published`, failures known of the closest published version.
     """
 
-    files: Mapping[str, Path] = field(default_factory=dict)
+    files: Sequence[Path] = ()
+    as_json: bool = False
     strict: bool = False
     baseline: Baseline | Reasons | None = None
     accepts_published: bool = False
@@ -112,19 +111,14 @@ def conclude(results: list[Result], strict: bool) -> int:
     return codes.get(report.verdict(results, strict)[0], NO_VERDICT)
 
 
-def require_places(files: Mapping[str, Path]) -> None:
-    """Raise `ValueError` unless every report can be written to its path."""
-    if [str(file) for file in files.values()].count(STDOUT) > 1:
-        raise ValueError("- means stdout, which takes one report only: give the others a FILE")
-    for kind, file in files.items():
-        if str(file) == STDOUT:
-            continue
-        if file.is_dir():
-            raise ValueError(f"--{kind} {file}: it is a folder; give the path of a file")
-        if not file.parent.is_dir():
-            raise ValueError(f"--{kind} {file}: there is no folder {file.parent}")
-        if not os.access(file if file.exists() else file.parent, os.W_OK):
-            raise ValueError(f"--{kind} {file}: no permission to write it")
+def require_place(option: str, file: Path) -> None:
+    """Raise `ValueError` unless a file can be written to the path that an option names."""
+    if file.is_dir():
+        raise ValueError(f"{option} {file}: it is a folder; give the path of a file")
+    if not file.parent.is_dir():
+        raise ValueError(f"{option} {file}: there is no folder {file.parent}")
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise ValueError(f"{option} {file}: no permission to write it")
 
 
 @dataclass(slots=True)
@@ -194,10 +188,7 @@ def judge_and_report(
     about = About(subject.name, options.shown, started, subject.sections, battery=battery)
     run = _run(subject, options, cases)
     if run.unready is not None:
-        for kind, file in asked.files.items():
-            is_short = kind == "annotations"  # a line for each id would say the same
-            short = unready(subject.name, run.unready) if is_short else ""
-            _write(file, short or written(kind, about, run.results, strict=asked.strict))
+        _report(asked, about, run.results, unready(subject.name, run.unready))
         return NO_VERDICT
     results, version = _marked(run.results, subject, asked)
     judging = run.progress.judging
@@ -205,10 +196,9 @@ def judge_and_report(
         about = replace(about, unspoken=judging.plan.unspoken)
     if run.broken_off is None:
         asked.on_done(about, results)
-    for kind, file in asked.files.items():
-        _write(file, written(kind, about, results, strict=asked.strict))
-    if asked.shows and STDOUT not in map(str, asked.files.values()):
-        whole = " or ".join(str(file) for file in asked.files.values()) or printing.FILES
+    _report(asked, about, results)
+    if asked.shows and not asked.as_json:
+        whole = " or ".join(map(str, asked.files)) or printing.FILES
         printing.show_results(subject, results, asked.strict, whole=whole)
     notes, unmet = judging.left_open(results) if judging else ([], [])
     old_entries = mended(results, asked.baseline) if asked.baseline else []
@@ -289,8 +279,11 @@ def _about_published(
         yield f"known of {version.name}, and holds here: {', '.join(mended_here)}"
 
 
-def _write(file: Path, text: str) -> None:
-    if str(file) == STDOUT:
-        sys.stdout.write(text)
-    else:
+def _report(asked: Asked, about: About, results: Sequence[Result], annotation: str = "") -> None:
+    """Write the reports; `annotation` is for a file of annotations, in place of a line an id."""
+    for file in asked.files:
+        is_short = annotation and file.suffix == ".txt"
+        text = annotation if is_short else written(file.suffix, about, results, strict=asked.strict)
         file.write_text(text, encoding="utf-8")
+    if asked.as_json:
+        sys.stdout.write(written(".json", about, results))

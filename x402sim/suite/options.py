@@ -55,7 +55,7 @@ class Flag:
 
 KEEP = Flag(
     "keep",
-    "Add the verdict of each --sdk to this file, of which `conformance site` makes pages.",
+    "Add the verdict on each --sdk to this file, for `conformance site`.",
     metavar="FILE",
     read=Path,
     is_repeated=False,
@@ -115,8 +115,8 @@ def wait_flag(meaning: str) -> Any:
 def env_flag() -> Any:
     """Declare the option for further variables that a command inherits."""
     return flag(
-        "Variable of the environment that the command inherits, too, repeatable; by default what "
-        "programs need, such as PATH, and keys of language models.",
+        "Variable that the command inherits, too, beside PATH, keys of language models and the "
+        "like; repeatable.",
         metavar="NAME",
         is_repeatable=True,
         default=(),
@@ -145,9 +145,8 @@ class OfJudge:
     rerun: str = ""
     """The command to repeat the run, without --only."""
     sdk: tuple[str, ...] = flag(
-        "Published version to install, in a folder of its own, and to judge by a recipe: "
-        "x402==2.25.0 of PyPI, @x402/evm@2.27.0 of npm; repeatable, for a table with a column for "
-        "each version.",
+        "Install and judge a published version, such as x402==2.25.0 or @x402/evm@2.27.0; "
+        "repeatable, for a table.",
         metavar="PACKAGE",
         is_repeatable=True,
         default=(),
@@ -166,11 +165,11 @@ class OfJudge:
     )
     patience: float = patience_flag("answer", PATIENCE_S)
     wait: float | None = wait_flag(
-        f"Seconds until the first answer [default: {START_S:g} after --start, else {WAIT_S:g}]."
+        f"Seconds until the first answer. [default: {START_S:g} after --start, else {WAIT_S:g}]"
     )
     env: tuple[str, ...] = env_flag()
     jobs: int | None = flag(
-        "Plays side by side, at most; by default as many as the cores allow.",
+        "Plays side by side. [default: as many as the cores allow]",
         kind=int,
         metavar="N",
     )

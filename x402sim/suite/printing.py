@@ -35,7 +35,7 @@ WIDTH = 66
 MOST_AGAIN, MOST_ACTUAL, MOST_LINE = 400, 5 * COLUMNS, 3 * COLUMNS
 """The most characters printed of the command that repeats a request, of the actual behaviour, and
 of a line of the exchange."""
-FILES = "--html FILE or --json-file FILE"
+FILES = "--report report.html, or .json"
 _COLORS = {
     Outcome.PASSED: "green",
     Outcome.FAILED: "red",

@@ -161,18 +161,18 @@ def token_info(network: Network) -> TokenInfo:
 
 
 async def accounts(world: RunningWorld) -> list[Account]:
-    decimals, found = world.network.decimals, []
-    for wallet in world.accounts.funded:
-        balance_base = await world.chain.balance(wallet.address_bytes)
-        found.append(
-            Account(
-                address=wallet.address,
-                private_key=wallet.private_key,
-                balance=str(balance_base),
-                balance_decimal=to_decimal(balance_base, decimals),
-            )
-        )
-    return found
+    return [Account(**await _held(world, wallet)) for wallet in world.accounts.funded]
+
+
+async def _held(world: RunningWorld, wallet: Wallet) -> dict[str, str]:
+    """Return the fields of an account: address, key and balance."""
+    balance_base = await world.chain.balance(wallet.address_bytes)
+    return {
+        "address": wallet.address,
+        "private_key": wallet.private_key,
+        "balance": str(balance_base),
+        "balance_decimal": to_decimal(balance_base, world.network.decimals),
+    }
 
 
 FAILING = {
@@ -209,7 +209,7 @@ async def failing_accounts(world: RunningWorld) -> list[FailingAccount]:
     The keys are the same in every world. A token without a blacklist, as on anvil, has no such
     account; an existing node has none of these.
     """
-    found, decimals, controls = [], world.network.decimals, rewinding(world)
+    found, controls = [], rewinding(world)
     owner, token = checksum(world.chain.owner), checksum(world.chain.token)
     for name, why in failing(world).items():
         payer = _failing_wallet(name)
@@ -225,18 +225,9 @@ async def failing_accounts(world: RunningWorld) -> list[FailingAccount]:
                 data = abi.cancel_authorization(account, _USED_NONCE, signature)
         if data:
             await send(world, owner, token, to_hex(data))
-        held_base = await world.chain.balance(account)
-        found.append(
-            FailingAccount(
-                fails=name,
-                why=why,
-                address=payer.address,
-                private_key=payer.private_key,
-                balance=str(held_base),
-                balance_decimal=to_decimal(held_base, decimals),
-                nonce=to_hex(_USED_NONCE) if name == "used nonce" else None,
-            )
-        )
+        nonce = to_hex(_USED_NONCE) if name == "used nonce" else None
+        held = await _held(world, payer)
+        found.append(FailingAccount(fails=name, why=why, nonce=nonce, **held))
     return found
 
 

@@ -179,19 +179,18 @@ class FacilitatorOptions(OfJudge):
 
     subject: Facilitator
     start: tuple[str, ...] | None = flag(
-        "Command that starts a facilitator; the judge sets PORT, RPC_URL and the relayer's "
-        "PRIVATE_KEY for each facilitator that the judge needs.",
+        "Command that starts a facilitator; the judge sets PORT, RPC_URL and PRIVATE_KEY.",
         metavar="COMMAND",
         read=command_like("node facilitator.js"),
     )
     rpc: int | None = flag(
-        "For a facilitator that runs already: the address of the facilitator's node, "
-        "http://127.0.0.1:PORT. The judge serves the chain there.",
+        "Node of a facilitator that runs already, http://127.0.0.1:PORT: the judge serves the "
+        "chain there.",
         metavar="URL",
         read=port_for("its chain", "let the facilitator use it as its node"),
     )
     dialects: tuple[Dialect, ...] | None = flag(
-        f"Dialects to judge: {', '.join(Dialect)}; default: each whose control passes.",
+        f"Dialects to judge: {', '.join(Dialect)}. [default: each whose control passes]",
         metavar="DIALECTS",
         read=dialects_in,
     )
@@ -353,9 +352,9 @@ def _plan(
 FACILITATOR: Subject[FacilitatorOptions] = Subject(
     name="facilitator",
     words="[URL]",
-    words_help="Base URL of a running facilitator; with --start the URL to listen at, with {port} "
-    "for the port.",
-    help="Judge a facilitator: does it verify and settle each good payment, once, and no other?",
+    words_help="Base URL of a running facilitator; with --start, {port} in it is the port.",
+    help="Judge a facilitator: does it verify and settle each good payment, once, and no other?\n\n"
+    "Example: x402sim conformance facilitator --start 'python facilitator.py'",
     options=FacilitatorOptions,
     read=_read,
     cases=all_cases,

@@ -296,16 +296,14 @@ class PayerOptions(OfJudge):
     """A user's options for the judgement of a payer."""
 
     subject: Payer
-    url: str | None = flag("URL that each task is posted to: a payer behind HTTP.", metavar="URL")
+    url: str | None = flag("URL of a payer behind HTTP: each task is posted there.", metavar="URL")
     dialects: tuple[Dialect, ...] | None = flag(
-        f"Dialects to judge: {', '.join(Dialect)}; default: each whose control passes.",
+        f"Dialects to judge: {', '.join(Dialect)}. [default: each whose control passes]",
         metavar="DIALECTS",
         read=dialects_in,
     )
     patience: float = patience_flag("start", PATIENCE_S)
-    wait: float | None = wait_flag(
-        "With --url: wait until somebody answers there, so many seconds at most."
-    )
+    wait: float | None = wait_flag("With --url: seconds until somebody answers, at most.")
 
 
 def _read(words: Sequence[Any], flags: Mapping[str, Any]) -> PayerOptions:
@@ -480,8 +478,9 @@ def _plan(
 PAYER: Subject[PayerOptions] = Subject(
     name="payer",
     words="-- COMMAND…",
-    words_help="The command that buys once, as the guide says: `x402sim open guide`.",
-    help="Judge a payer or an agent: does it pay once, the right amount, to the right payee?",
+    words_help="The command that buys once, as the guide's page 'Judge your payer' says.",
+    help="Judge a payer or an agent: does it pay once, the right amount, to the right payee?\n\n"
+    "Example: x402sim conformance payer -- node agent.js",
     options=PayerOptions,
     read=_read,
     cases=all_cases,

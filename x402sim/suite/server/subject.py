@@ -280,37 +280,31 @@ class ServerOptions(OfJudge):
     items: tuple[Item, ...]
     start: tuple[str, ...] | None = flag(
         "Command that starts a server; the judge sets PORT, FACILITATOR_URL, RPC_URL and "
-        "X402SIM_PAY_TO for each server that the judge needs.",
+        "X402SIM_PAY_TO.",
         metavar="COMMAND",
         read=command_like("node shop.js"),
     )
     also: tuple[Item, ...] = flag(
-        "Something else that it sells, repeatable: a path, with a method before it and a JSON "
-        "body behind it.",
+        "Something else that it sells; repeatable.",
         unset=(),
         metavar="ITEM",
         is_repeatable=True,
         default=(),
         read=lambda texts: tuple(map(item_in, texts)),
     )
-    failing: Item | None = _handler_flag(
-        "A paid request whose handler fails, written like ITEM: is the payer charged?"
-    )
+    failing: Item | None = _handler_flag("Paid request whose handler fails: is the payer charged?")
     slow: Item | None = _handler_flag(
-        "A paid request whose handler takes seconds: what if the payment expires, or the client "
-        "leaves, meanwhile?"
+        "Paid request whose handler takes seconds: the payment expires, or the client leaves."
     )
     streaming: Item | None = _handler_flag(
-        "A paid request that is answered piece by piece for a second or longer."
+        "Paid request that is answered piece by piece, for a second or longer."
     )
-    redirecting: Item | None = _handler_flag("A paid request whose handler answers 3xx.")
+    redirecting: Item | None = _handler_flag("Paid request whose handler answers 3xx.")
     counter: Item | None = _handler_flag(
-        "A free request whose answer is the number of runs of paid handlers: where goods are "
-        "alike, the number tells a stored answer from a new answer."
+        "Free request that answers how often paid handlers ran: tells a stored answer from a new."
     )
     metered: tuple[Item, ...] = flag(
-        "A request sold `upto` whose use is known, repeatable: the amount used in tokens, and the "
-        "request: '0.0015 /chat'. Is exactly this amount settled?",
+        "Request sold `upto` with the amount that it uses, such as '0.0015 /chat'; repeatable.",
         unset=(),
         metavar="'AMOUNT ITEM'",
         is_repeatable=True,
@@ -318,24 +312,22 @@ class ServerOptions(OfJudge):
         read=lambda texts: tuple(map(metered_in, texts)),
     )
     facilitator: int | None = flag(
-        "For a server that runs already: the address of the server's facilitator, "
-        "http://127.0.0.1:PORT. The judge serves a facilitator there.",
+        "Facilitator of a server that runs already, http://127.0.0.1:PORT: the judge serves it.",
         metavar="URL",
         read=port_for("its facilitator", "let the server use it"),
     )
     dialects: tuple[Dialect, ...] | None = flag(
-        f"Dialects to judge: {', '.join(Dialect)}; by default those that it offers.",
+        f"Dialects to judge: {', '.join(Dialect)}. [default: those that it offers]",
         metavar="DIALECTS",
         read=dialects_in,
     )
     restart: bool | None = flag(
-        "Kill it and start it again within payments: yes or no; by default yes, if a start takes "
-        f"less than {QUICK_S:g} s.",
+        f"Kill it within payments. [default: yes, if a start takes less than {QUICK_S:g} s]",
         metavar="YES|NO",
         read=_yes,
     )
     shared_store: bool = flag(
-        "Two servers with one X402SIM_STATE_DIR share a store: judge them as one deployment.",
+        "Servers with one X402SIM_STATE_DIR share a store: judge two as one deployment.",
         kind=bool,
         unset=False,
         default=False,
@@ -565,9 +557,10 @@ def _plan(
 SERVER: Subject[ServerOptions] = Subject(
     name="server",
     words="ITEM",
-    words_help="What it sells: a path or URL, with a method before it and a JSON body behind it. A "
-    "tool is MCP, path or stdio, name, arguments.",
-    help="Judge a server of the x402 standard: is it served only if paid, and paid only if served?",
+    words_help="What it sells: a path or URL, with a method before and a JSON body behind, if any; "
+    "or a tool: MCP, path or stdio, name, arguments.",
+    help="Judge a server of the x402 standard: is it served only if paid, and paid only if served?"
+    "\n\nExample: x402sim conformance server /weather --start 'node shop.js'",
     options=ServerOptions,
     read=_read,
     cases=all_cases,

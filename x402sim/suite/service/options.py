@@ -168,8 +168,7 @@ class Options:
     given_url: str = ""
     """The URL as the user gave it, without a password; perhaps an endpoint's URL."""
     target: Target = flag(
-        "Target file: how the service differs from the specification. A TOML file, or "
-        "spec, x402sim or cronos-paywall.",
+        "How the service differs: a TOML file, or spec, x402sim or cronos-paywall.",
         metavar="NAME|FILE",
         default="spec",
         unset=SPEC,
@@ -183,7 +182,7 @@ class Options:
         shows=_shown_key,
     )
     world_url: str | None = flag(
-        "Control API of the world around the service (`serve --no-service`).",
+        "Control API of the world around the service.",
         name="world",
         metavar="URL",
         read=partial(_without_user, "--world"),
@@ -200,7 +199,7 @@ class Options:
         read=parse_address,
     )
     budget_base: int = flag(
-        "Most that the payer may sign for, in tokens; what does not fit is left out.",
+        "Most tokens that the payer may sign for; what does not fit is left out.",
         name="budget",
         metavar="AMOUNT",
         default="3.00",
@@ -211,8 +210,7 @@ class Options:
         "Allow payments with real money.", kind=bool, default=False, unset=False
     )
     networks: Mapping[str, Network] = flag(
-        "TOML file of more networks, a table `[[network]]` for each: name, chain_id, asset, "
-        "token_name, token_symbol, token_version, decimals.",
+        "TOML file with more networks, as for `serve`.",
         name="network_file",
         kind=Path,
         metavar="FILE",
@@ -221,14 +219,13 @@ class Options:
     )
     """The networks that can be paid on, by their names in a 402."""
     patient: bool = flag(
-        "Play the checks that take minutes, too: a run takes about six minutes.",
+        "Play the checks that take minutes, too: about six in all.",
         kind=bool,
         default=False,
         unset=False,
     )
     restart: str | None = flag(
-        "Shell command that restarts the service and returns while it runs: checks what "
-        "must survive.",
+        "Shell command that restarts the service, and returns while it runs.",
         metavar="COMMAND",
     )
     """The command to end and start the target."""
@@ -241,8 +238,7 @@ class Options:
     )
     """The cases that the user leaves out, by their `name`, with the reasons."""
     require: tuple[str, ...] = flag(
-        "Exit 2 unless the run has these: payments, chain, world, clock, restart, expiry, "
-        "refunds; with payments, also the budget for all of them.",
+        f"Exit 2 unless the run has these: {', '.join(REQUIRABLE)}.",
         metavar="NEEDS",
         is_repeatable=True,
         is_repeated=False,
@@ -252,7 +248,7 @@ class Options:
     """The needs without which the run does not begin: see `REQUIRABLE`."""
     seed: int | None = flag("Random seed of inputs and wallets, to repeat a run.", kind=int)
     headers: Mapping[str, str] = flag(
-        "Send this header with every request to the service; reports hide the value. Repeatable.",
+        "Send this header to the service; reports hide the value. Repeatable.",
         name="header",
         metavar="NAME:VALUE",
         is_repeatable=True,
@@ -261,13 +257,7 @@ class Options:
         shows=_shown_header,
     )
     """Headers of every request to the target, and to nobody else."""
-    cacert: Path | None = flag(
-        "Trust the certificates of this PEM file, too.", kind=Path, metavar="FILE"
-    )
-    insecure: bool = flag("Accept any TLS certificate.", kind=bool, default=False, unset=False)
-    wait: float | None = wait_flag(
-        "Wait until the service answers, and the world of --world, so many seconds at most."
-    )
+    wait: float | None = wait_flag("Seconds until the service, and the world, answer, at most.")
     timeout_s: float = flag(
         "Longest time for one whole answer.",
         name="timeout",

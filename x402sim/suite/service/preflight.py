@@ -158,8 +158,8 @@ def _todo(error: httpx.TransportError, setting: Setting) -> str:
         return f"{text}: give more seconds"
     if untrusted := _UNTRUSTED.search(text):
         return (
-            f"its certificate is not trusted ({untrusted[1].strip()}); give --cacert FILE with "
-            "the authority that signed it, or --insecure"
+            f"its certificate is not trusted ({untrusted[1].strip()}); set "
+            "SSL_CERT_FILE to a file with the certificate of the authority"
         )
     if "SSL" in text:
         return f"{text}; does it speak TLS there? Else give http://"

@@ -83,12 +83,9 @@ def client(
     headers: Mapping[str, str] | None = None,
     limits: Limits | None = None,
 ) -> httpx.AsyncClient:
-    """Return a client for a URL, with the limits of the options unless others are given.
-
-    Raises `ValueError` for an unreadable CA file.
-    """
+    """Return a client for a URL, with the limits of the options unless others are given."""
     limits = limits or options.limits
-    verify = tls(options) if url.startswith("https") else False
+    verify = _verify(url)
     kept, fresh = (
         httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=connections)
         for connections in (
@@ -104,19 +101,9 @@ def client(
     )
 
 
-def tls(options: Options) -> ssl.SSLContext:
-    """Return the TLS context of the options; raises `ValueError` for an unreadable CA file."""
-    context = ssl.create_default_context()
-    if options.cacert is not None:
-        try:
-            context.load_verify_locations(options.cacert)
-        except (OSError, ssl.SSLError) as error:
-            raise ValueError(
-                f"--cacert {options.cacert}: expected a file of PEM certificates: {error}"
-            ) from error
-    if options.insecure:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
+def _verify(url: str) -> ssl.SSLContext | bool:
+    """Return the trust in a URL's certificate: in the authorities of SSL_CERT_FILE, if set."""
+    return ssl.create_default_context() if url.startswith("https") else False
 
 
 def why(error: httpx.TransportError) -> str:
@@ -336,7 +323,7 @@ async def started(options: Options, wait_s: float, tell: Tell) -> None:
     for url, headers in (options.world_url, None), (options.base_url, options.headers):
         if url is None:
             continue
-        verify = tls(options) if url.startswith("https") else False
+        verify = _verify(url)
         async with httpx.AsyncClient(headers=headers, verify=verify, trust_env=False) as http:
             if silent := await until_url_answers(http, url, wait_s, tell):
                 raise NotReady(in_vain(url, silent, wait_s))

@@ -21,7 +21,7 @@ from x402sim.suite.service.engine import all_checks, judging
 from x402sim.suite.service.options import HIDDEN, REQUIRABLE, Options, clean_url, secrets
 from x402sim.suite.service.plan import summary_lines, why_left
 from x402sim.suite.service.preflight import examine
-from x402sim.suite.service.sending import reach, started, tls
+from x402sim.suite.service.sending import reach, started
 from x402sim.suite.subject import Subject, Tell
 from x402sim.text.words import as_given, unknown
 
@@ -77,15 +77,12 @@ def parse(base_url: str | None, **given: Any) -> Options:
         rerun=again((base_url, *(_SHOWN_USER if user else ())), Options, values),
     )
     headers = {**options.headers, **({"Authorization": f"Basic {user}"} if user else {})}
-    options = replace(
+    return replace(
         options,
         headers=headers,
         secrets=secrets(headers, options.rpc_url),
         skip=skipped_by_user(all_checks(), values["skip"] or (), IDS_BEGIN),
     )
-    if options.cacert is not None:
-        tls(options)  # raises for an unreadable file
-    return options
 
 
 _SHOWN_USER = ("--header", f"Authorization:{HIDDEN}")

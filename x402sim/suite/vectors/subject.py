@@ -193,8 +193,7 @@ class VectorOptions:
     patience: float = patience_flag("answer", PATIENCE_S)
     env: tuple[str, ...] = env_flag()
     operations: tuple[str, ...] | None = flag(
-        f"Operations to judge, separated by commas: {', '.join(OPERATIONS)}; default: those that "
-        "the adapter claims.",
+        f"Operations to judge: {', '.join(OPERATIONS)}. [default: those that the adapter claims]",
         metavar="NAMES",
         read=lambda text: _operations(text),
     )
@@ -273,9 +272,9 @@ def _plan(planned: Sequence[VectorCase], cases: Sequence[VectorCase], name: str)
 VECTORS: Subject[VectorOptions] = Subject(
     name="vectors",
     words="-- COMMAND…",
-    words_help="The adapter: reads a line of JSON, and writes one. See the guide's page `Vectors`.",
-    help="Judge any implementation by vectors: headers, signatures, amounts, verdicts; the "
-    "implementation speaks through an adapter, in any language.",
+    words_help="The adapter, in any language: reads a line of JSON, and writes one.",
+    help="Judge any implementation by vectors: headers, signatures, amounts, verdicts.\n\n"
+    "Example: x402sim conformance vectors -- ./adapter",
     options=VectorOptions,
     read=_read,
     cases=all_cases,
