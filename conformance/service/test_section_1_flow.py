@@ -7,18 +7,10 @@ import httpx
 
 from x402sim.payer.wallet import Wallet
 from x402sim.spec.ground import derived
-from x402sim.suite.service import inputs
+from x402sim.suite.service import expect, inputs
 from x402sim.suite.service.background import buy_late, turn_s, tx_hash
 from x402sim.suite.service.case import case, paid_case, refusal_case, unpaid_case
 from x402sim.suite.service.control_api import eventually
-from x402sim.suite.service.expect import (
-    expect,
-    expect_not_served,
-    expect_served,
-    expect_withheld,
-    require,
-    require_form,
-)
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 from x402sim.world.faults import Fault
@@ -38,14 +30,14 @@ DOWN_S, BACK_S = 2.5, 5
 async def an_unpaid_request_is_answered_402(probe: Probe) -> None:
     answers = [await probe.ask(body=body) for body in probe.target.protected.bodies]
     for answer in answers:
-        expect_not_served(answer)
+        expect.not_served(answer)
     required = [answer for answer in answers if answer.status == 402]
     if not required and all(answer.status in (400, 422) for answer in answers):
         said = answers[0].summary
         raise Inconclusive(f"the target accepts no body of the target file: {said}")
-    require_form("402", bool(required), answers[0].summary)
+    expect.holds_form("402", bool(required), answers[0].summary)
     wanted = required[0].requirements
-    require("payment requirements", isinstance(wanted, dict), required[0].summary)
+    expect.holds("payment requirements", isinstance(wanted, dict), required[0].summary)
 
 
 @case(
@@ -63,7 +55,7 @@ async def no_other_method_is_free(probe: Probe) -> None:
         for body in endpoint.bodies:
             query = str(httpx.QueryParams(body))
             answer = await probe.send(method, f"{endpoint.path}?{query}", json=body)
-            expect_withheld(answer)
+            expect.withheld(answer)
 
 
 WRONG_TOO = derived(
@@ -83,7 +75,7 @@ WRONG_TOO = derived(
 async def no_wrong_request_is_free(probe: Probe) -> None:
     for group in ("unreadable", "content types", "wrong types"):
         for each in await inputs.sent(probe, group):
-            expect_withheld(each.answer, each.label)
+            expect.withheld(each.answer, each.label)
 
 
 @unpaid_case(
@@ -93,7 +85,7 @@ async def no_wrong_request_is_free(probe: Probe) -> None:
 )
 async def no_body_made_up_is_free(probe: Probe) -> None:
     for each in await inputs.sent(probe, "made up"):
-        expect_withheld(each.answer, each.label)
+        expect.withheld(each.answer, each.label)
 
 
 @refusal_case(
@@ -113,14 +105,14 @@ async def nothing_is_free_while_the_facilitator_is_down(probe: Probe) -> None:
         await probe.world.fault(fault)
         end_s = probe.clock.now() + DOWN_S
         while probe.clock.now() < end_s:
-            expect_withheld(await probe.ask(may_break=True))
+            expect.withheld(await probe.ask(may_break=True))
             await probe.clock.sleep(DOWN_S / 5)
         await probe.world.clear_faults()
     challenge, payer, header = await probe.signed()
     await probe.world.fault(Fault(victim="facilitator", does="refuse", times=None), of=payer)
     for _ in range(2):
         await probe.settle(challenge, header, may_break=True)
-        expect_withheld(await probe.ask(may_break=True))
+        expect.withheld(await probe.ask(may_break=True))
     await probe.world.clear_faults()
 
     async def is_back() -> bool:
@@ -136,7 +128,7 @@ async def nothing_is_free_while_the_facilitator_is_down(probe: Probe) -> None:
 async def sign_settle_repeat(probe: Probe) -> None:
     challenge, _, header = await probe.signed()
     await probe.settles(challenge, header)
-    expect_served(await probe.opened(challenge))
+    expect.served(await probe.opened(challenge))
 
 
 @case(
@@ -153,9 +145,9 @@ async def the_payer_pays_no_gas(probe: Probe) -> None:
     if receipt is None:
         raise Inconclusive("the chain does not know the transaction of the payment's receipt")
     sender = str(receipt.get("from"))
-    require("another sender than the payer", sender.lower() != payer.address.lower(), sender)
+    expect.holds("another sender than the payer", sender.lower() != payer.address.lower(), sender)
     after = await _gas_account(probe, payer)
-    expect("the payer's transactions and native balance", after, before)
+    expect.equal("the payer's transactions and native balance", after, before)
 
 
 async def _gas_account(probe: Probe, payer: Wallet) -> tuple[Any, Any]:
@@ -169,7 +161,7 @@ async def _gas_account(probe: Probe, payer: Wallet) -> tuple[Any, Any]:
 )
 async def the_repeated_request_is_served(probe: Probe) -> None:
     paid = await probe.buy()
-    expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+    expect.served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
 @case(
@@ -180,8 +172,8 @@ async def the_repeated_request_is_served(probe: Probe) -> None:
 )
 async def a_session_needs_no_402(probe: Probe) -> None:
     session = await probe.open_session(await probe.budget_for(2))
-    expect_served(await probe.ask(session_id=session.session_id))
-    expect_served(await probe.ask(session_id=session.session_id))
+    expect.served(await probe.ask(session_id=session.session_id))
+    expect.served(await probe.ask(session_id=session.session_id))
 
 
 @case(
@@ -194,4 +186,4 @@ async def a_session_needs_no_402(probe: Probe) -> None:
 async def the_indexer_runs_by_itself(probe: Probe) -> None:
     paid_by, within_s = tx_hash(await buy_late(probe)), turn_s(probe.setting)
     asked = await probe.eventually(lambda: probe.world.first_queries([paid_by]), within_s)
-    require(f"a query to the explorer within {within_s:.0f} s", bool(asked), "none")
+    expect.holds(f"a query to the explorer within {within_s:.0f} s", bool(asked), "none")

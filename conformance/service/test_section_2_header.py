@@ -11,10 +11,9 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.spec.ground import derived
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge, TargetAnswer
 from x402sim.suite.service.case import case, paid_case, refusal_case
-from x402sim.suite.service.expect import expect_not_served, expect_refused, expect_served, require
-from x402sim.suite.service.payment_outcome import expect_nothing_or_as_issued
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, plain
 
@@ -76,8 +75,8 @@ async def a_header_that_is_no_hex_is_refused(probe: Probe) -> None:
     _require_hex(probe)
     challenge = await probe.challenge()
     for header in ("0x", "0x7b7", "0xpayment", "payment"):
-        expect_refused(await probe.settle(challenge, header))
-    expect_not_served(await probe.ask(payment_id=challenge.payment_id))
+        expect.refused(await probe.settle(challenge, header))
+    expect.not_served(await probe.ask(payment_id=challenge.payment_id))
 
 
 def _require_hex(probe: Probe) -> None:
@@ -101,7 +100,7 @@ async def a_header_without_one_of_its_parts_settles_nothing_else(probe: Probe) -
     for part in PARTS:
         without = _packed(probe, header, partial(_left_out, part=part))
         answer = await probe.settle(challenge, without)
-        if await expect_nothing_or_as_issued(probe, challenge, payer, answer):
+        if await probe.expect_nothing_or_as_issued(challenge, payer, answer):
             return
 
 
@@ -157,7 +156,7 @@ async def zeros_in_front_are_kept(probe: Probe) -> None:
         header = probe.wallets.sign(challenge, payer, nonce=bytes(4) + drawn.nonce[4:])
         _, signature = authorization_of(header)
     await probe.settles(challenge, header)
-    expect_served(await probe.opened(challenge))
+    expect.served(await probe.opened(challenge))
 
 
 @case(
@@ -184,7 +183,7 @@ async def what_the_header_says_is_done(probe: Probe) -> None:
         if log["topics"] and log["topics"][0] == to_hex(abi.AUTHORIZATION_USED)
     ]
     wanted = [to_hex(abi.word(auth.from_)), to_hex(auth.nonce)]
-    require(f"an event AuthorizationUsed of {plain(wanted)}", wanted in used, used)
+    expect.holds(f"an event AuthorizationUsed of {plain(wanted)}", wanted in used, used)
 
 
 @case(

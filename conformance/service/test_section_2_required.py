@@ -6,9 +6,9 @@ from typing import Any
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived, explicit
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge, TargetAnswer, read_402, whole
 from x402sim.suite.service.case import case, paid_case
-from x402sim.suite.service.expect import expect_form, require, require_form
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.target import SHAPE, at
 from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, as_json
@@ -49,9 +49,9 @@ def _is_address(text: Any) -> bool:
 async def requirements_have_their_fields(probe: Probe) -> None:
     wanted = await _requirements(probe)
     for name in ("scheme", "network", "payTo", "asset", "maxAmountRequired", "resource"):
-        require_form(f"{name}, a string", isinstance(wanted.get(name), str), wanted.get(name))
+        expect.holds_form(f"{name}, a string", isinstance(wanted.get(name), str), wanted.get(name))
     seconds = wanted.get("maxTimeoutSeconds")
-    require_form("maxTimeoutSeconds, an integer", whole(seconds) is not None, seconds)
+    expect.holds_form("maxTimeoutSeconds, an integer", whole(seconds) is not None, seconds)
 
 
 @case(
@@ -61,7 +61,7 @@ async def requirements_have_their_fields(probe: Probe) -> None:
     decisive=True,
 )
 async def the_scheme_is_exact(probe: Probe) -> None:
-    expect_form("scheme", (await _requirements(probe)).get("scheme"), "exact")
+    expect.equal_form("scheme", (await _requirements(probe)).get("scheme"), "exact")
 
 
 @case(
@@ -76,10 +76,12 @@ async def the_scheme_is_exact(probe: Probe) -> None:
 )
 async def the_network_is_the_deployments(probe: Probe) -> None:
     named = (await _requirements(probe)).get("network")
-    require_form("a network's name", isinstance(named, str) and bool(named), named)
-    expect_form("the network of a second 402", (await _requirements(probe)).get("network"), named)
+    expect.holds_form("a network's name", isinstance(named, str) and bool(named), named)
+    expect.equal_form(
+        "the network of a second 402", (await _requirements(probe)).get("network"), named
+    )
     if probe.world.exists:
-        expect_form("the network", named, (await probe.world.get("who"))["network"])
+        expect.equal_form("the network", named, (await probe.world.get("who"))["network"])
 
 
 @case(
@@ -91,11 +93,11 @@ async def the_network_is_the_deployments(probe: Probe) -> None:
 async def pay_to_is_the_merchants_address(probe: Probe) -> None:
     wanted = await _requirements(probe)
     payee, asset = wanted.get("payTo"), wanted.get("asset")
-    require_form("payTo, an address", _is_address(payee), payee)
-    require_form("another address than the token's", payee != asset, payee)
+    expect.holds_form("payTo, an address", _is_address(payee), payee)
+    expect.holds_form("another address than the token's", payee != asset, payee)
     merchant = probe.setting.options.pay_to
     if merchant is not None:
-        expect_form("payTo", str(payee).lower(), checksum(merchant).lower())
+        expect.equal_form("payTo", str(payee).lower(), checksum(merchant).lower())
 
 
 @case(
@@ -106,10 +108,10 @@ async def pay_to_is_the_merchants_address(probe: Probe) -> None:
 )
 async def the_asset_is_an_address(probe: Probe) -> None:
     asset = (await _requirements(probe)).get("asset")
-    require_form("asset, an address", _is_address(asset), asset)
+    expect.holds_form("asset, an address", _is_address(asset), asset)
     if probe.world.exists:
         token = (await probe.world.get("who"))["asset"]
-        expect_form("the asset", str(asset).lower(), token.lower())
+        expect.equal_form("the asset", str(asset).lower(), token.lower())
 
 
 @case(
@@ -121,9 +123,9 @@ async def the_asset_is_an_address(probe: Probe) -> None:
 async def the_asset_is_a_token_of_6_decimals(probe: Probe) -> None:
     asset = (await _requirements(probe)).get("asset")
     code = await probe.chain.call("eth_getCode", asset, "latest")
-    require_form("a contract at the asset's address", code not in ("0x", None), code)
+    expect.holds_form("a contract at the asset's address", code not in ("0x", None), code)
     call = {"to": asset, "data": DECIMALS_CALL}
-    expect_form("decimals", int(await probe.chain.call("eth_call", call, "latest"), 16), 6)
+    expect.equal_form("decimals", int(await probe.chain.call("eth_call", call, "latest"), 16), 6)
 
 
 @case(
@@ -138,8 +140,8 @@ async def the_asset_is_a_token_of_6_decimals(probe: Probe) -> None:
 async def the_amount_is_a_string_of_digits(probe: Probe) -> None:
     amount = (await _requirements(probe)).get("maxAmountRequired")
     is_digits = isinstance(amount, str) and BASE_UNITS.fullmatch(amount) is not None
-    require_form("maxAmountRequired, a string of digits", is_digits, as_json(amount))
-    require("an amount above zero", amount != "0", as_json(amount))
+    expect.holds_form("maxAmountRequired, a string of digits", is_digits, as_json(amount))
+    expect.holds("an amount above zero", amount != "0", as_json(amount))
 
 
 @case(
@@ -154,7 +156,7 @@ async def the_amount_is_a_string_of_digits(probe: Probe) -> None:
 async def the_timeout_is_an_integer(probe: Probe) -> None:
     seconds = (await _requirements(probe)).get("maxTimeoutSeconds")
     is_above_zero = (whole(seconds) or 0) > 0
-    require_form("maxTimeoutSeconds, an integer above zero", is_above_zero, as_json(seconds))
+    expect.holds_form("maxTimeoutSeconds, an integer above zero", is_above_zero, as_json(seconds))
 
 
 @case(
@@ -169,7 +171,7 @@ async def the_resource_is_the_path(probe: Probe) -> None:
         probe.resources(probe.target.protected.path),
     )
     probe.by_target("protected.resource")
-    require_form(f"the resource {' or '.join(paths)}", resource in paths, as_json(resource))
+    expect.holds_form(f"the resource {' or '.join(paths)}", resource in paths, as_json(resource))
 
 
 @case(
@@ -182,7 +184,7 @@ async def a_query_is_no_part_of_the_resource(probe: Probe) -> None:
     answer = await probe.ask(path=probe.target.protected.path + "?from=list")
     if answer.status != 402:
         raise NotApplicable(f"a request with a query gets no 402: {answer.summary}")
-    expect_form("resource", read_402(answer).requirements.get("resource"), resource)
+    expect.equal_form("resource", read_402(answer).requirements.get("resource"), resource)
 
 
 @case(
@@ -194,7 +196,7 @@ async def a_402_has_a_description(probe: Probe) -> None:
     if not probe.target.payment_required.description:
         raise NotApplicable("the target file says that a 402 has no description")
     text = (await _requirements(probe)).get("description")
-    require("a description, a string", isinstance(text, str) and bool(text), as_json(text))
+    expect.holds("a description, a string", isinstance(text, str) and bool(text), as_json(text))
 
 
 @paid_case(
@@ -221,12 +223,12 @@ async def a_402_says_what_it_is(probe: Probe) -> None:
     answer, places = await _required(probe), probe.target.payment_required
     probe.by_target(*SHAPE, "payment_required.network")
     if places.error:
-        expect_form("error", answer.at(places.error), places.error_text)
+        expect.equal_form("error", answer.at(places.error), places.error_text)
     payment_id, wanted = answer.at(places.payment_id), answer.requirements
-    require("a payment id, a string", isinstance(payment_id, str), as_json(payment_id))
-    require_form("requirements, an object", isinstance(wanted, dict), as_json(wanted))
+    expect.holds("a payment id, a string", isinstance(payment_id, str), as_json(payment_id))
+    expect.holds_form("requirements, an object", isinstance(wanted, dict), as_json(wanted))
     if places.network:
-        expect_form("network", answer.at(places.network), at(wanted, "/network"))
+        expect.equal_form("network", answer.at(places.network), at(wanted, "/network"))
 
 
 @case(
@@ -249,4 +251,4 @@ def _states_amount(probe: Probe, challenge: Challenge) -> None:
         message = challenge.answer.at(place)
         text = BETWEEN_THOUSANDS.sub("", message) if isinstance(message, str) else ""
         is_stated = re.search(rf"(?<![\d.,]){challenge.amount_base}(?!\d)", text) is not None
-        require(f"a message that states {challenge.amount_base}", is_stated, as_json(message))
+        expect.holds(f"a message that states {challenge.amount_base}", is_stated, as_json(message))

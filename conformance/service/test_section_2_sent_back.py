@@ -15,15 +15,10 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.networks import NETWORKS
 from x402sim.spec.ground import derived, explicit, silent
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge, whole
 from x402sim.suite.service.case import ServiceCase, case, paid_case, refusal_case, session_case
 from x402sim.suite.service.control_api import SETTLE, VERIFY
-from x402sim.suite.service.expect import expect_not_served, expect_refused, expect_withheld
-from x402sim.suite.service.payment_outcome import (
-    expect_no_session,
-    expect_nothing,
-    expect_nothing_or_as_issued,
-)
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import Inconclusive
@@ -156,7 +151,7 @@ async def a_smaller_deposit_is_refused(probe: Probe) -> None:
     header = probe.wallets.sign(deposit, payer, value=1)
     await _refused(probe, deposit, payer, header, maxAmountRequired="1")
     claim = await probe.ask_session(max_spend, payment_id=deposit.payment_id)
-    await expect_no_session(probe, claim)
+    await probe.expect_no_session(claim)
 
 
 @refusal_case(
@@ -170,11 +165,11 @@ async def another_resource_opens_nothing_else(probe: Probe) -> None:
     sessions = [probe.target.sessions.path] if probe.target.sessions.exists else []
     for other in (*sessions, "/", path[:-1], f"{path}/", path.upper()):
         if await _nothing_else(probe, challenge, payer, header, resource=other):
-            expect_withheld(await probe.ask(payment_id=challenge.payment_id, path=other))
+            expect.withheld(await probe.ask(payment_id=challenge.payment_id, path=other))
             break
     if sessions:
         claim = await probe.ask_session(await probe.budget_for(1), payment_id=challenge.payment_id)
-        await expect_no_session(probe, claim)
+        await probe.expect_no_session(claim)
 
 
 @case(
@@ -198,11 +193,11 @@ async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
         raise Inconclusive("the deposit costs as much as the request")
     for wanted, other in ((quote, deposit), (deposit, quote)):
         header = probe.wallets.sign(wanted, payer)
-        expect_refused(await probe.settle(wanted, header, payment_id=other.payment_id))
+        expect.refused(await probe.settle(wanted, header, payment_id=other.payment_id))
     for challenge in (quote, deposit):
-        expect_not_served(await probe.ask(payment_id=challenge.payment_id))
+        expect.not_served(await probe.ask(payment_id=challenge.payment_id))
     claim = await probe.ask_session(max_spend, payment_id=deposit.payment_id)
-    await expect_no_session(probe, claim)
+    await probe.expect_no_session(claim)
     await probe.world.expect_payments(payer)
 
 
@@ -276,7 +271,7 @@ async def _refused(
 ) -> None:
     """Fail unless changed requirements are refused, grant nothing and move no money."""
     answer = await probe.settle(challenge, header, requirements=changed)
-    await expect_nothing(probe, challenge, payer, answer)
+    await probe.expect_nothing(challenge, payer, answer)
 
 
 async def _nothing_else(
@@ -287,7 +282,7 @@ async def _nothing_else(
     Returns whether they were settled.
     """
     answer = await probe.settle(challenge, header, requirements=changed)
-    return await expect_nothing_or_as_issued(probe, challenge, payer, answer)
+    return await probe.expect_nothing_or_as_issued(challenge, payer, answer)
 
 
 async def _facilitator_takes(

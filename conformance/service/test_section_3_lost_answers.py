@@ -17,10 +17,10 @@ from x402sim.protocol.header import authorization_of, encode_header
 from x402sim.protocol.refusals import Refusal
 from x402sim.spec.ground import derived, silent
 from x402sim.spec.needs import Need
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge
 from x402sim.suite.service.case import case, refusal_case, session_case
 from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE, VERIFY, eventually
-from x402sim.suite.service.expect import expect_served, expect_withheld, require
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 from x402sim.world.faults import Fault
@@ -155,10 +155,10 @@ async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
         await probe.wallets.submit(challenge, other, probe.wallets.stranger())
         await probe.world.clear_faults()
         await probe.settle(challenge, header, may_break=True)
-        expect_withheld(await probe.ask(payment_id=challenge.payment_id))
+        expect.withheld(await probe.ask(payment_id=challenge.payment_id))
         if not probe.setting.missing(Need.CLOCK):
             await probe.wait(A_WHILE_S)
-            expect_withheld(await probe.ask(payment_id=challenge.payment_id))
+            expect.withheld(await probe.ask(payment_id=challenge.payment_id))
 
 
 @case(
@@ -242,7 +242,9 @@ async def a_lost_answer_opens_one_of_two_ids(probe: Probe) -> None:
             await probe.wait(A_WHILE_S)
         answers = [await probe.opened(each) for each in challenges]
         opened = sum(each.has_content for each in answers)
-        require(f"one payment that opens the resource ({how})", opened <= 1, f"{opened} of them")
+        expect.holds(
+            f"one payment that opens the resource ({how})", opened <= 1, f"{opened} of them"
+        )
         await probe.world.expect_payments(payer, challenges[0].amount_base)
 
 
@@ -259,7 +261,7 @@ async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
         await _require_moved(probe, payer, fault.does)
         await probe.world.clear_faults()
         await probe.wait(A_WHILE_S)
-        expect_served(await probe.ask(payment_id=challenge.payment_id))
+        expect.served(await probe.ask(payment_id=challenge.payment_id))
         await probe.world.expect_payments(payer, challenge.amount_base)
 
 

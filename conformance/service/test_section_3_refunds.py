@@ -8,6 +8,7 @@ from functools import partial
 
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import read_402
 from x402sim.suite.service.background import (
     CLOCK_END_S,
@@ -22,7 +23,6 @@ from x402sim.suite.service.background import (
 )
 from x402sim.suite.service.case import session_case
 from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE
-from x402sim.suite.service.expect import expect, expect_not_served, expect_refused, expect_served
 from x402sim.suite.service.probe import CENT_BASE, Probe
 from x402sim.suite.verdict import NotApplicable
 from x402sim.world.faults import Fault
@@ -96,7 +96,7 @@ async def each_session_has_its_own_end(probe: Probe) -> None:
     other = await probe.claim(paid, max_spend, LONG)
     over = await open_ending(probe, max_spend, payer)
     await until_over(probe, over)
-    expect_served(await probe.ask(session_id=other.session_id))
+    expect.served(await probe.ask(session_id=other.session_id))
     await expect_refunded(probe, over)
 
 
@@ -112,10 +112,10 @@ async def what_was_not_deposited_is_not_refunded(probe: Probe) -> None:
     payer, by = await probe.wallets.payer(), probe.wallets.stranger()
     paid = await open_ending(probe, await probe.budget_for(2))
     unpaid = read_402(await probe.ask_session(await probe.budget_for(2), paid.duration))
-    expect_refused(await probe.settle(unpaid, probe.wallets.sign(unpaid, payer, by=by)))
+    expect.refused(await probe.settle(unpaid, probe.wallets.sign(unpaid, payer, by=by)))
     await until_over(probe, paid)
     await expect_refunded(probe, paid)
-    expect("refunds of what was not deposited", await probe.world.received(payer), [])
+    expect.equal("refunds of what was not deposited", await probe.world.received(payer), [])
 
 
 @session_case(
@@ -186,4 +186,4 @@ async def a_session_in_use_ends_too(probe: Probe) -> None:
     for part in USED_AT if probe.setting.advance is None else ():
         await probe.wait(begun_s + part * lasts_s - probe.clock.now())
         await probe.ask(session_id=session_id)
-    expect_not_served(await answered_at_its_end(probe, ending))
+    expect.not_served(await answered_at_its_end(probe, ending))

@@ -6,11 +6,10 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.report.results import DemandKey
 from x402sim.spec.ground import derived, explicit
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge, TargetAnswer
 from x402sim.suite.service.case import case, paid_case, refusal_case
 from x402sim.suite.service.control_api import HOLD_S, TX_HASH
-from x402sim.suite.service.expect import expect, expect_served, require
-from x402sim.suite.service.payment_outcome import record_of
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, as_json
 
@@ -27,9 +26,9 @@ CLOCKS_AGREE_MS = 600_000
 )
 async def the_record_is_settled(probe: Probe) -> None:
     paid = await probe.buy()
-    record = await record_of(probe, paid)
+    record = await probe.record_of(paid)
     if record.get("block_number") is None:  # the indexer updates the status, to open values
-        expect("status", record.get("status"), "settled")
+        expect.equal("status", record.get("status"), "settled")
 
 
 @case(
@@ -45,7 +44,7 @@ async def the_record_is_settled(probe: Probe) -> None:
 async def a_payment_survives_a_restart(probe: Probe) -> None:
     paid = await probe.buy()
     await probe.restart()
-    expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+    expect.served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
 @case(
@@ -56,7 +55,7 @@ async def a_payment_survives_a_restart(probe: Probe) -> None:
 async def the_entitlement_is_cached(probe: Probe) -> None:
     before = await probe.world.cached_entitlements()
     await probe.buy()
-    expect("entitlements added", await probe.world.cached_entitlements() - before, 1)
+    expect.equal("entitlements added", await probe.world.cached_entitlements() - before, 1)
 
 
 @paid_case(
@@ -69,13 +68,13 @@ async def the_receipt_has_its_fields(probe: Probe) -> None:
     places = probe.target.receipt
     probe.by_target("receipt.success", "receipt.payment_id", "receipt.tx_hash")
     if places.success:
-        require("success true", receipt.at(places.success) is True, receipt.summary)
+        expect.holds("success true", receipt.at(places.success) is True, receipt.summary)
     if places.payment_id:
         is_same = receipt.at(places.payment_id) == challenge.payment_id
-        require("paymentId, the id that was paid", is_same, receipt.summary)
+        expect.holds("paymentId, the id that was paid", is_same, receipt.summary)
     tx_hash = receipt.at(places.tx_hash)
     is_hash = isinstance(tx_hash, str) and TX_HASH.fullmatch(tx_hash) is not None
-    require("txHash, 0x and 64 hex digits", is_hash, as_json(tx_hash))
+    expect.holds("txHash, 0x and 64 hex digits", is_hash, as_json(tx_hash))
 
 
 @paid_case(
@@ -91,9 +90,9 @@ async def the_timestamp_is_in_milliseconds(probe: Probe) -> None:
     _, receipt = await _receipt(probe)
     value, now_ms = receipt.at(place), probe.clock.now_ms()
     whole = value.is_integer() if isinstance(value, float) else type(value) is int
-    require("timestamp, an integer", whole, as_json(value))
+    expect.holds("timestamp, an integer", whole, as_json(value))
     near = abs(value - now_ms) < CLOCKS_AGREE_MS
-    require(f"epoch milliseconds, about {now_ms}", near, as_json(value))
+    expect.holds(f"epoch milliseconds, about {now_ms}", near, as_json(value))
 
 
 @refusal_case(
@@ -124,11 +123,11 @@ async def everybody_gets_his_own_receipt(probe: Probe) -> None:
         probe.wallets.expect_settled(answers[number])
         if places.payment_id:
             is_same = answers[number].at(places.payment_id) == challenge.payment_id
-            require("paymentId, the id that was paid", is_same, answers[number].summary)
-        expect_served(await probe.opened(challenge))
+            expect.holds("paymentId, the id that was paid", is_same, answers[number].summary)
+        expect.served(await probe.opened(challenge))
     if probe.world.exists:  # the world's facilitator sends one transaction for each payment
         hashes = {repr(answer.at(places.tx_hash)) for answer in answers}
-        expect("different transactions for three payments", len(hashes), len(payments))
+        expect.equal("different transactions for three payments", len(hashes), len(payments))
 
 
 async def _receipt(probe: Probe) -> tuple[Challenge, TargetAnswer]:
@@ -137,7 +136,7 @@ async def _receipt(probe: Probe) -> tuple[Challenge, TargetAnswer]:
     answer = await probe.settle(challenge, header)
     if not answer.is_receipt:
         raise Inconclusive(f"a valid payment was not settled: {answer.summary}")
-    expect("the status of a receipt", answer.status, 200)
+    expect.equal("the status of a receipt", answer.status, 200)
     return challenge, answer
 
 
@@ -165,7 +164,7 @@ async def the_transaction_of_the_receipt_is_the_payment(probe: Probe) -> None:
             paid.receipt.summary,
             demand=DemandKey.TRANSFER,
         )
-    expect("the transaction's status", int(mined["status"], 16), 1)
+    expect.equal("the transaction's status", int(mined["status"], 16), 1)
     wanted = paid.challenge.requirements
     payee = abi.word(parse_address(str(wanted["payTo"])))
     transfer = [to_hex(abi.TRANSFER_EVENT), to_hex(abi.word(paid.payer.address_bytes))]
@@ -175,4 +174,4 @@ async def the_transaction_of_the_receipt_is_the_payment(probe: Probe) -> None:
         if log["address"].lower() == str(wanted["asset"]).lower()
         and log["topics"] == [*transfer, to_hex(payee)]
     ]
-    expect("transfers from payer to payee", moved, [paid.challenge.amount_base])
+    expect.equal("transfers from payer to payee", moved, [paid.challenge.amount_base])

@@ -6,16 +6,10 @@ import string
 from msgspec.structs import replace
 
 from x402sim.spec.ground import derived, explicit
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import read_402
 from x402sim.suite.service.case import case, paid_case, refusal_case, unpaid_case
 from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE
-from x402sim.suite.service.expect import (
-    expect_not_served,
-    expect_refused,
-    expect_served,
-    expect_withheld,
-    require,
-)
 from x402sim.suite.service.inputs import examples, other_orders, random_text
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
@@ -63,13 +57,13 @@ FAILURES: dict[str, Fault] = {
 )
 async def an_invented_id_is_worth_nothing(probe: Probe) -> None:
     for payment_id in INVENTED:
-        expect_not_served(await probe.ask(payment_id=payment_id), is_402=True)
+        expect.not_served(await probe.ask(payment_id=payment_id), is_402=True)
     for payment_id in INJECTIONS:
-        expect_not_served(await probe.ask(payment_id=payment_id))
+        expect.not_served(await probe.ask(payment_id=payment_id))
     for payment_id in HUGE:
-        expect_withheld(await probe.ask(payment_id=payment_id, may_break=True))
+        expect.withheld(await probe.ask(payment_id=payment_id, may_break=True))
     unpaid = await probe.challenge()  # last, because its 402 may be unreadable
-    expect_not_served(await probe.ask(payment_id=unpaid.payment_id), is_402=True)
+    expect.not_served(await probe.ask(payment_id=unpaid.payment_id), is_402=True)
 
 
 @paid_case(
@@ -81,10 +75,10 @@ async def an_invented_id_is_worth_nothing(probe: Probe) -> None:
 async def access_again(probe: Probe) -> None:
     payment_id = (await probe.buy()).challenge.payment_id
     for _ in range(OFTEN - AT_ONCE):
-        expect_served(await probe.ask(payment_id=payment_id))
+        expect.served(await probe.ask(payment_id=payment_id))
     together = (probe.ask(payment_id=payment_id) for _ in range(AT_ONCE))
     for answer in await asyncio.gather(*together):
-        expect_served(answer)
+        expect.served(answer)
 
 
 @paid_case(
@@ -106,8 +100,8 @@ async def a_query_is_no_part_of_the_path(probe: Probe) -> None:
     ):
         raise NotApplicable(f"a request with a query asks for no such payment: {unpaid.summary}")
     paid = await probe.pay(challenge)
-    expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
-    expect_served(await probe.ask(payment_id=paid.challenge.payment_id, path=path))
+    expect.served(await probe.ask(payment_id=paid.challenge.payment_id))
+    expect.served(await probe.ask(payment_id=paid.challenge.payment_id, path=path))
 
 
 @refusal_case(
@@ -127,10 +121,10 @@ async def access_for_any_order(probe: Probe) -> None:
         repeated = await probe.send(
             endpoint.method, endpoint.path, json=probe.usual_body, headers={name: payment_id}
         )
-        expect_served(repeated)
+        expect.served(repeated)
     for order in other_orders(probe):
         answer = await probe.ask(payment_id=payment_id, body=order)
-        require("no 402 for another order", answer.status != 402, answer.summary, answer.show)
+        expect.holds("no 402 for another order", answer.status != 402, answer.summary, answer.show)
 
 
 @unpaid_case(
@@ -141,10 +135,10 @@ async def a_made_up_proof_is_worth_nothing(probe: Probe) -> None:
     letters = string.ascii_letters + string.digits + string.punctuation
     proofs = examples("proofs", 16, lambda rng: random_text(rng, letters, 90, shortest=1))
     for proof in proofs[::2]:
-        expect_not_served(await probe.ask(payment_id=proof))
+        expect.not_served(await probe.ask(payment_id=proof))
     for proof in proofs[1::2]:
-        expect_withheld(await probe.ask(session_id=proof))
-    expect_not_served(await probe.ask(payment_id=proofs[0], session_id=proofs[1]))
+        expect.withheld(await probe.ask(session_id=proof))
+    expect.not_served(await probe.ask(payment_id=proofs[0], session_id=proofs[1]))
 
 
 @case(
@@ -158,7 +152,7 @@ async def each_payment_of_a_payer_opens_it(probe: Probe) -> None:
     payer = await probe.wallets.payer()
     both = [await probe.buy(payer), await probe.buy(payer)]
     for paid in both:
-        expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+        expect.served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
 @refusal_case(
@@ -174,9 +168,9 @@ async def each_payment_of_a_payer_opens_it(probe: Probe) -> None:
 async def an_id_that_was_refused_is_good_once_it_is_paid(probe: Probe) -> None:
     challenge = await probe.challenge()
     for _ in range(3):
-        expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+        expect.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
     await probe.pay(challenge)
-    expect_served(await probe.ask(payment_id=challenge.payment_id))
+    expect.served(await probe.ask(payment_id=challenge.payment_id))
 
 
 @refusal_case(
@@ -194,9 +188,9 @@ async def each_of_many_payments_of_a_payer_opens_it(probe: Probe) -> None:
     payer = await probe.wallets.payer()
     every = [await probe.buy(payer) for _ in range(MANY)]
     for paid in every:
-        expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+        expect.served(await probe.ask(payment_id=paid.challenge.payment_id))
     first = every[0].challenge
-    expect_refused(await probe.settle(first, probe.wallets.sign(first, payer)))
+    expect.refused(await probe.settle(first, probe.wallets.sign(first, payer)))
     await probe.world.expect_payments(payer, *(paid.challenge.amount_base for paid in every))
 
 
@@ -216,9 +210,9 @@ async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
         nearlies += [f"pay_{opaque.swapcase()}", f"pay_{opaque.upper()}"]
     unpaid = (await probe.challenge(fresh=True)).payment_id  # for the same resource
     for nearly in (unpaid, *nearlies):
-        expect_not_served(await probe.ask(payment_id=nearly), is_402=True)
+        expect.not_served(await probe.ask(payment_id=nearly), is_402=True)
     for around in (half + "%", f"{payment_id},{payment_id}", f"x {payment_id}"):
-        expect_not_served(await probe.ask(payment_id=around))
+        expect.not_served(await probe.ask(payment_id=around))
 
 
 @refusal_case(
@@ -256,8 +250,8 @@ async def _grants_nothing(probe: Probe, failure: str, fault: Fault | None) -> No
     answer = await probe.settle(challenge, header)
     if await probe.world.transfers(payer):
         raise Inconclusive(f"{failure}, but money has moved")
-    require(f"no receipt if {failure}", not answer.is_receipt, answer.summary)
-    expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+    expect.holds(f"no receipt if {failure}", not answer.is_receipt, answer.summary)
+    expect.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
 @case(
@@ -269,7 +263,7 @@ async def _grants_nothing(probe: Probe, failure: str, fault: Fault | None) -> No
 async def the_record_grants_without_the_cache(probe: Probe) -> None:
     payment_id = (await probe.buy()).challenge.payment_id
     await probe.restart()
-    expect_served(await probe.ask(payment_id=payment_id))
+    expect.served(await probe.ask(payment_id=payment_id))
 
 
 @case(
@@ -289,7 +283,7 @@ async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None
     await probe.settle(failed, probe.wallets.sign(failed, payer), may_break=True)
     await probe.restart()
     for challenge in (forged, failed):
-        expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+        expect.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
 @case(
@@ -302,7 +296,7 @@ async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None
 async def the_record_is_for_its_resource(probe: Probe) -> None:
     deposit = await probe.pay((await probe.deposit(2))[1])
     await probe.restart()
-    expect_not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)
+    expect.not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)
 
 
 def _long_s(setting: Setting) -> float:
@@ -320,4 +314,4 @@ async def a_payment_is_not_forgotten(probe: Probe) -> None:
     payment_id = (await probe.buy()).challenge.payment_id
     await probe.wait(_long_s(probe.setting))
     await probe.setting.scheduler.wait_for_the_rest()
-    expect_served(await probe.ask(payment_id=payment_id))
+    expect.served(await probe.ask(payment_id=payment_id))

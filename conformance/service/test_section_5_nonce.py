@@ -15,17 +15,10 @@ from x402sim.protocol.header import Spelling, authorization_of, decode_header
 from x402sim.protocol.messages import encode
 from x402sim.report.results import DemandKey
 from x402sim.spec.ground import derived
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge, Paid, TargetAnswer
 from x402sim.suite.service.case import case, refusal_case, session_case
 from x402sim.suite.service.control_api import HOLD_S, SETTLE, VERIFY, eventually
-from x402sim.suite.service.expect import (
-    expect,
-    expect_not_served,
-    expect_refused,
-    expect_served,
-    require,
-)
-from x402sim.suite.service.payment_outcome import expect_nothing
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive, NotApplicable
 
@@ -128,9 +121,9 @@ async def it_pays_for_no_other_id(probe: Probe) -> None:
     for name, header in _ways(paid, probe.target.pay.spelling):
         challenge = await probe.challenge()
         answer = await probe.settle(challenge, header)
-        require(f"a refusal ({name})", not answer.is_receipt, answer.summary)
-        expect_refused(answer)
-        expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+        expect.holds(f"a refusal ({name})", not answer.is_receipt, answer.summary)
+        expect.refused(answer)
+        expect.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
@@ -143,7 +136,7 @@ async def it_pays_once_for_its_own_id(probe: Probe) -> None:
     answers = [paid.receipt]
     for _, header in _ways(paid, probe.target.pay.spelling):
         answers.append(await probe.settle(paid.challenge, header))
-    expect("different receipts", len(_receipts(probe, answers)), 1)
+    expect.equal("different receipts", len(_receipts(probe, answers)), 1)
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
@@ -159,7 +152,7 @@ async def it_pays_for_no_session(probe: Probe) -> None:
         raise NotApplicable("no deposit has the amount of a request's price")
     if deposit.requirements.get("payTo") != paid.challenge.requirements.get("payTo"):
         raise NotApplicable("deposits go to another account")
-    expect_refused(await probe.settle(deposit, paid.header))
+    expect.refused(await probe.settle(deposit, paid.header))
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
@@ -195,13 +188,13 @@ async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
     await probe.wallets.cancel(challenge, header, payer)
     await probe.world.clear_faults()
     answer = await probe.settle(challenge, header)
-    require(
+    expect.holds(
         "no receipt for a cancelled nonce",
         not answer.is_receipt,
         answer.summary,
         demand=DemandKey.CANCELLED_NONCE,
     )
-    await expect_nothing(probe, challenge, payer, answer, is_402=True)
+    await probe.expect_nothing(challenge, payer, answer, is_402=True)
 
 
 @refusal_case(
@@ -218,9 +211,9 @@ async def a_nonce_is_not_used_by_what_was_refused(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
     nonce = authorization_of(header)[0].nonce
     forged = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger(), nonce=nonce)
-    expect_refused(await probe.settle(challenge, forged))
+    expect.refused(await probe.settle(challenge, forged))
     await probe.settles(challenge, header)
-    expect_served(await probe.opened(challenge))
+    expect.served(await probe.opened(challenge))
 
 
 @refusal_case(
@@ -255,8 +248,8 @@ async def it_pays_once_whatever_the_facilitator_says(probe: Probe) -> None:
             answer = fault(does="answer", status=200, body=json.dumps(said), times=None)
             await probe.world.fault(answer, of=paid.payer)
         answered = await probe.settle(challenge, header, may_break=True)
-        require(f"no receipt ({name})", not answered.is_receipt, answered.summary)
-        expect_not_served(await probe.ask(payment_id=challenge.payment_id))
+        expect.holds(f"no receipt ({name})", not answered.is_receipt, answered.summary)
+        expect.not_served(await probe.ask(payment_id=challenge.payment_id))
         await probe.world.clear_faults()
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
@@ -274,7 +267,7 @@ async def one_id_at_the_same_time(probe: Probe) -> None:
     answers = list(await asyncio.gather(*sent))
     _one_of(probe, answers)
     await probe.world.expect_payments(payer, challenge.amount_base)
-    expect_served(await probe.opened(challenge))
+    expect.served(await probe.opened(challenge))
 
 
 @refusal_case(
@@ -288,7 +281,7 @@ async def two_ids_at_the_same_time(probe: Probe) -> None:
     answers = await asyncio.gather(*(probe.settle(each, header) for each in challenges))
     _one_of(probe, answers)
     accepted = [answer for answer in answers if answer.is_receipt]
-    require("one receipt", len(accepted) == 1, [each.summary for each in answers])
+    expect.holds("one receipt", len(accepted) == 1, [each.summary for each in answers])
     await _opens_one(probe, challenges)
     await probe.world.expect_payments(payer, challenges[0].amount_base)
 
@@ -322,12 +315,12 @@ async def two_ids_while_the_answer_is_held(probe: Probe) -> None:
 async def _opens_one(probe: Probe, challenges: list[Challenge]) -> None:
     answers = [await probe.ask(payment_id=each.payment_id) for each in challenges]
     opened = sum(answer.has_content for answer in answers)
-    require("one payment that opens the resource", opened <= 1, f"{opened} of them")
+    expect.holds("one payment that opens the resource", opened <= 1, f"{opened} of them")
 
 
 def _one_of(probe: Probe, answers: list[TargetAnswer]) -> None:
     """Fail if there is more than one receipt; raises `Inconclusive` without any."""
     found = _receipts(probe, answers)
-    require("one receipt", len(found) <= 1, [each.summary for each in answers])
+    expect.holds("one receipt", len(found) <= 1, [each.summary for each in answers])
     if not found:
         raise Inconclusive(f"nothing was settled: {[each.summary for each in answers]}")

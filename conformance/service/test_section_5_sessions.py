@@ -10,17 +10,10 @@ from typing import Any
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived, ours
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import OpenSession, read_402
 from x402sim.suite.service.case import case, session_case, unpaid_case
-from x402sim.suite.service.expect import (
-    expect,
-    expect_not_served,
-    expect_served,
-    expect_withheld,
-    require,
-)
 from x402sim.suite.service.inputs import other_orders
-from x402sim.suite.service.payment_outcome import drain
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.second import second_path
 from x402sim.suite.verdict import Inconclusive, NotApplicable, as_json
@@ -74,7 +67,7 @@ async def _burst(probe: Probe, session: OpenSession, requests: int) -> int:
 )
 async def the_last_unit_is_served(probe: Probe) -> None:
     session, _ = await _open(probe, 1)
-    expect_served(await probe.ask(session_id=session.session_id))
+    expect.served(await probe.ask(session_id=session.session_id))
 
 
 @case(
@@ -97,10 +90,10 @@ async def all_of_the_budget_can_be_spent(probe: Probe) -> None:
         answer = await probe.send(
             endpoint.method, endpoint.path, json=probe.usual_body, headers=sent
         )
-        expect_served(answer)
+        expect.served(answer)
         served += 1
-    served += await drain(probe, session.session_id, worth - served)
-    expect("requests served for the whole deposit", served, worth)
+    served += await probe.drain(session.session_id, worth - served)
+    expect.equal("requests served for the whole deposit", served, worth)
 
 
 @case(
@@ -113,8 +106,8 @@ async def a_larger_budget_can_be_spent_at_once(probe: Probe) -> None:
     served = 0
     for _ in range(worth // AT_ONCE):
         served += await _burst(probe, session, AT_ONCE)
-    served += await drain(probe, session.session_id, worth - served)
-    expect("requests served for the whole deposit", served, worth)
+    served += await probe.drain(session.session_id, worth - served)
+    expect.equal("requests served for the whole deposit", served, worth)
 
 
 @unpaid_case(
@@ -127,7 +120,7 @@ async def a_larger_budget_can_be_spent_at_once(probe: Probe) -> None:
 async def an_invented_session_is_worth_nothing(probe: Probe) -> None:
     challenge = await probe.challenge()
     for session_id in (*INVENTED, challenge.payment_id, "session_" + "a" * 8000):
-        expect_withheld(await probe.ask(session_id=session_id, may_break=True))
+        expect.withheld(await probe.ask(session_id=session_id, may_break=True))
 
 
 @session_case(
@@ -139,13 +132,13 @@ async def an_invented_session_is_worth_nothing(probe: Probe) -> None:
 )
 async def each_id_in_its_own_header(probe: Probe) -> None:
     session, _ = await _open(probe, 1)
-    expect_not_served(await probe.ask(payment_id=session.session_id), is_402=True)
-    expect_withheld(await probe.ask(session_id=session.paid.challenge.payment_id))
+    expect.not_served(await probe.ask(payment_id=session.session_id), is_402=True)
+    expect.withheld(await probe.ask(session_id=session.paid.challenge.payment_id))
     if len(session.session_id) > LONG:  # else a part of the id may be another session's id
-        expect_withheld(await probe.ask(session_id=session.session_id[:-1]))
-    expect_withheld(await probe.ask(session_id=session.session_id + "A" * 8))
+        expect.withheld(await probe.ask(session_id=session.session_id[:-1]))
+    expect.withheld(await probe.ask(session_id=session.session_id + "A" * 8))
     for pattern in PATTERNS:  # while a session exists that a pattern could find
-        expect_withheld(await probe.ask(session_id=pattern))
+        expect.withheld(await probe.ask(session_id=pattern))
 
 
 @session_case(
@@ -186,11 +179,11 @@ async def _spends_at_most(
 ) -> None:
     """Spend a session, first with concurrent requests; fail if more are served than paid for."""
     served = await _burst(probe, session, at_once)
-    served += await drain(probe, session.session_id, worth + 1)
-    served += await drain(probe, session.session_id, 1)
+    served += await probe.drain(session.session_id, worth + 1)
+    served += await probe.drain(session.session_id, 1)
     last = probe.last_served
     shown = last.show if last else None
-    require(f"at most {worth} requests served", served <= worth, f"{served} were", shown)
+    expect.holds(f"at most {worth} requests served", served <= worth, f"{served} were", shown)
 
 
 @session_case(
@@ -209,7 +202,7 @@ async def a_bad_request_costs_nothing(probe: Probe) -> None:
     for body in BAD_BODIES:
         if (await probe.ask(session_id=session.session_id, body=body)).status < 400:
             raise NotApplicable(f"the target accepts the body {as_json(body)}")
-    expect_served(await probe.ask(session_id=session.session_id))
+    expect.served(await probe.ask(session_id=session.session_id))
 
 
 @session_case(
@@ -231,9 +224,9 @@ async def every_order_costs_the_same(probe: Probe) -> None:
     served = 0
     for order in orders:
         served += (await probe.ask(session_id=session.session_id, body=order)).has_content
-    served += await drain(probe, session.session_id, worth + 1 - served)
+    served += await probe.drain(session.session_id, worth + 1 - served)
     last = probe.last_served
-    expect("requests served in all", served, worth, last.show if last else None)
+    expect.equal("requests served in all", served, worth, last.show if last else None)
 
 
 @session_case(
@@ -253,8 +246,8 @@ async def another_path_costs_its_own_price(probe: Probe) -> None:
     if not 200 <= answer.status < 300:
         raise NotApplicable(f"a session does not pay for {other.path}: {answer.summary}")
     left = (session.paid.challenge.amount_base - other_base) // price_base
-    served = await drain(probe, session.session_id, worth + 1)
-    expect(f"requests served after one for {other.path}", served, left)
+    served = await probe.drain(session.session_id, worth + 1)
+    expect.equal(f"requests served after one for {other.path}", served, left)
 
 
 @session_case(
@@ -277,9 +270,9 @@ async def what_it_cannot_pay_for_costs_nothing(probe: Probe) -> None:
     if worth > fits:
         raise NotApplicable("the smallest deposit pays for both paths (sessions.smallest)")
     for _ in range(2):
-        expect_withheld(await other.ask(probe, session_id=session.session_id))
-    served = await drain(probe, session.session_id, worth + 1)
-    expect("requests served after what could not be paid for", served, worth)
+        expect.withheld(await other.ask(probe, session_id=session.session_id))
+    served = await probe.drain(session.session_id, worth + 1)
+    expect.equal("requests served after what could not be paid for", served, worth)
 
 
 @session_case(
@@ -297,12 +290,12 @@ async def each_session_spends_its_own_budget(probe: Probe) -> None:
     payer = await probe.wallets.payer()
     owners = {2: payer, 3: payer, 5: None}
     opened = [await _open(probe, requests, of) for requests, of in owners.items()]
-    served = [await drain(probe, session.session_id, 1) for session, _ in opened]
+    served = [await probe.drain(session.session_id, 1) for session, _ in opened]
     bursts = [_burst(probe, session, worth + 1) for session, worth in opened]
     for number, more in enumerate(await asyncio.gather(*bursts)):
         session, worth = opened[number]
-        served[number] += more + await drain(probe, session.session_id, max(0, worth - more))
-    expect("requests served by each session", served, [worth for _, worth in opened])
+        served[number] += more + await probe.drain(session.session_id, max(0, worth - more))
+    expect.equal("requests served by each session", served, [worth for _, worth in opened])
 
 
 @session_case(
@@ -319,16 +312,16 @@ async def each_session_spends_its_own_budget(probe: Probe) -> None:
 )
 async def a_restart_gives_nothing_back(probe: Probe) -> None:
     session, worth = await _open(probe, 2)
-    served = await drain(probe, session.session_id, 1)
+    served = await probe.drain(session.session_id, 1)
     await probe.restart()
-    served += await drain(probe, session.session_id, worth)
+    served += await probe.drain(session.session_id, worth)
     deposit = session.paid.challenge
     again = await probe.ask_session(
         to_decimal(deposit.amount_base, 6), payment_id=deposit.payment_id
     )
     if again.session_id not in (None, session.session_id):
-        served += await drain(probe, again.session_id, worth)
-    require(f"at most {worth} requests served", served <= worth, f"{served} were")
+        served += await probe.drain(again.session_id, worth)
+    expect.holds(f"at most {worth} requests served", served <= worth, f"{served} were")
 
 
 @case(
@@ -343,8 +336,8 @@ async def a_restart_gives_nothing_back(probe: Probe) -> None:
 )
 async def a_session_survives_a_restart(probe: Probe) -> None:
     session, worth = await _open(probe, 2)
-    expect_served(await probe.ask(session_id=session.session_id))
+    expect.served(await probe.ask(session_id=session.session_id))
     await probe.restart()
-    served = await drain(probe, session.session_id, worth)
+    served = await probe.drain(session.session_id, worth)
     shown = probe.last_served.show if probe.last_served and served >= worth else None
-    expect("requests served after the restart", served, worth - 1, shown)
+    expect.equal("requests served after the restart", served, worth - 1, shown)

@@ -8,10 +8,10 @@ from x402sim.protocol.crypto import HALF_ORDER, ZERO_ADDRESS, Address
 from x402sim.protocol.header import authorization_of, encode_header
 from x402sim.protocol.networks import Network
 from x402sim.spec.ground import explicit, silent
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge
 from x402sim.suite.service.case import case, refusal_case
 from x402sim.suite.service.control_api import another_chain
-from x402sim.suite.service.expect import expect_not_served, expect_refused
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import CheckFailed
 
@@ -49,8 +49,8 @@ async def _refused(probe: Probe, header: str, *texts: str, what: str) -> None:
     challenge = await probe.challenge()
     answer = await probe.settle(challenge, header)
     try:
-        expect_refused(answer, *texts)
-        expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+        expect.refused(answer, *texts)
+        expect.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
     except CheckFailed as failed:
         raise CheckFailed(
             f"{what}: {failed.what}",

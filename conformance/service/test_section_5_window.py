@@ -11,7 +11,6 @@ from x402sim.protocol.header import authorization_of
 from x402sim.spec.ground import derived
 from x402sim.suite.service.answers import TargetAnswer
 from x402sim.suite.service.case import case, refusal_case
-from x402sim.suite.service.payment_outcome import expect_nothing, expect_refused_if
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
@@ -28,7 +27,7 @@ async def _refused(probe: Probe, *windows: tuple[int, int]) -> None:
     """Send an authorization with each window, in seconds from now; fail if any is accepted."""
     payer = await probe.wallets.payer()
     for window_s in windows:
-        await expect_refused_if(probe, payer, window_s=window_s)
+        await probe.expect_refused_if(payer, window_s=window_s)
 
 
 @refusal_case(
@@ -96,7 +95,7 @@ async def presented_too_late(probe: Probe) -> None:
     answer = await probe.settle(challenge, header)
     if answer.is_receipt and _time_of(answer) < end_s:
         raise Inconclusive("the target's clock is behind: it shows a time before validBefore")
-    await expect_nothing(probe, challenge, payer, answer, "Authorization expired", is_402=True)
+    await probe.expect_nothing(challenge, payer, answer, "Authorization expired", is_402=True)
 
 
 def _time_of(answer: TargetAnswer) -> float:

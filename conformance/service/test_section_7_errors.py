@@ -10,20 +10,10 @@ from dataclasses import replace
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_decimal
 from x402sim.spec.ground import derived, silent
-from x402sim.suite.service import inputs
+from x402sim.suite.service import expect, inputs
 from x402sim.suite.service.answers import Challenge
 from x402sim.suite.service.case import case, refusal_case, session_case, unpaid_case
 from x402sim.suite.service.control_api import SETTLE
-from x402sim.suite.service.expect import (
-    expect,
-    expect_form,
-    expect_not_served,
-    expect_refused,
-    expect_served,
-    expect_withheld,
-    require,
-)
-from x402sim.suite.service.payment_outcome import drain
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.target import SHAPE
 from x402sim.suite.verdict import Inconclusive
@@ -51,17 +41,17 @@ async def no_proof_no_content(probe: Probe) -> None:
     probe.by_target(*SHAPE)
     for payment_id in (None, "pay_invented", challenge.payment_id):
         answer = await probe.ask(payment_id=payment_id)
-        expect_not_served(answer, is_402=True)
+        expect.not_served(answer, is_402=True)
         asked = answer.requirements
         is_payable = isinstance(asked, dict) and isinstance(answer.at(places.payment_id), str)
-        require("a payment id and requirements", is_payable, answer.summary)
+        expect.holds("a payment id and requirements", is_payable, answer.summary)
         if places.error:
-            expect_form("the error", answer.at(places.error), places.error_text)
+            expect.equal_form("the error", answer.at(places.error), places.error_text)
         for field in ("asset", "maxAmountRequired", "resource"):
-            expect_form(field, asked.get(field), wanted.get(field))
+            expect.equal_form(field, asked.get(field), wanted.get(field))
     if probe.target.sessions.exists:
         session_id = f"session_{probe.setting.rng.stream('no session').randbytes(20).hex()}"
-        expect_not_served(await probe.ask(session_id=session_id), is_402=True)
+        expect.not_served(await probe.ask(session_id=session_id), is_402=True)
 
 
 @unpaid_case(
@@ -71,7 +61,7 @@ async def no_proof_no_content(probe: Probe) -> None:
 )
 async def a_malformed_proof_is_none(probe: Probe) -> None:
     for each in await inputs.sent(probe, "proofs"):
-        expect_withheld(each.answer, each.label)
+        expect.withheld(each.answer, each.label)
 
 
 # --- settlement ----------------------------------------------------------------------
@@ -87,8 +77,8 @@ async def a_payer_without_money(probe: Probe) -> None:
     answer = await probe.settle(challenge, probe.wallets.sign(challenge, probe.wallets.stranger()))
     if EXPIRED in answer.text and not probe.world.exists:
         raise Inconclusive("the target's clock is not this machine's")
-    expect_refused(answer, BALANCE)
-    expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+    expect.refused(answer, BALANCE)
+    expect.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
 @refusal_case(
@@ -101,7 +91,7 @@ async def a_payer_with_too_little(probe: Probe) -> None:
     challenge = await probe.challenge()
     payer = await probe.wallets.payer(to_decimal(challenge.amount_base - 1, 6))
     answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
-    expect_refused(answer, BALANCE)
+    expect.refused(answer, BALANCE)
     await probe.world.expect_payments(payer)
 
 
@@ -118,10 +108,10 @@ async def a_payer_with_too_little(probe: Probe) -> None:
 async def money_in_the_wallet_resolves_it(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), probe.wallets.stranger()
     header = probe.wallets.sign(challenge, payer)
-    expect_refused(await probe.settle(challenge, header), BALANCE)
+    expect.refused(await probe.settle(challenge, header), BALANCE)
     await probe.wallets.fund(payer, to_decimal(challenge.amount_base, 6))
     await probe.settles(challenge, header)
-    expect_served(await probe.opened(challenge))
+    expect.served(await probe.opened(challenge))
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
@@ -139,7 +129,7 @@ async def money_in_the_wallet_resolves_it(probe: Probe) -> None:
 async def a_new_header_resolves_it(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     forged = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger())
-    expect_refused(await probe.settle(challenge, forged), SIGNATURE)
+    expect.refused(await probe.settle(challenge, forged), SIGNATURE)
     await probe.settles(challenge, probe.wallets.sign(challenge, payer))
 
 
@@ -155,7 +145,7 @@ async def a_new_header_resolves_it(probe: Probe) -> None:
 )
 async def a_new_authorization_resolves_it(probe: Probe) -> None:
     challenge, payer, header = await probe.signed(window_s=PAST_S)
-    expect_refused(await probe.settle(challenge, header), EXPIRED)
+    expect.refused(await probe.settle(challenge, header), EXPIRED)
     await probe.settles(challenge, probe.wallets.sign(challenge, payer))
 
 
@@ -171,7 +161,7 @@ async def a_new_authorization_resolves_it(probe: Probe) -> None:
 )
 async def a_fresh_nonce_resolves_it(probe: Probe) -> None:
     paid, challenge = await probe.buy(), await probe.challenge()
-    expect_refused(await probe.settle(challenge, paid.header), NONCE)
+    expect.refused(await probe.settle(challenge, paid.header), NONCE)
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
     fresh = probe.wallets.sign(challenge, paid.payer)
     await probe.settles(challenge, fresh)
@@ -190,7 +180,7 @@ async def a_fresh_nonce_resolves_it(probe: Probe) -> None:
 async def the_nonce_was_cancelled(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
     await probe.wallets.cancel(challenge, header, payer)
-    expect_refused(await probe.settle(challenge, header), NONCE)
+    expect.refused(await probe.settle(challenge, header), NONCE)
     await probe.world.expect_payments(payer)
 
 
@@ -208,12 +198,12 @@ async def the_nonce_was_cancelled(probe: Probe) -> None:
 async def a_new_id_resolves_it(probe: Probe) -> None:
     paid = await probe.buy()
     second = probe.wallets.sign(paid.challenge, paid.payer)
-    expect_refused(await probe.settle(paid.challenge, second), SETTLED)
+    expect.refused(await probe.settle(paid.challenge, second), SETTLED)
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
-    expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+    expect.served(await probe.ask(payment_id=paid.challenge.payment_id))
     challenge = await probe.challenge()
     await probe.settles(challenge, second)
-    expect_served(await probe.ask(payment_id=challenge.payment_id))
+    expect.served(await probe.ask(payment_id=challenge.payment_id))
 
 
 @refusal_case(
@@ -256,7 +246,7 @@ async def what_was_refused_has_not_paid(probe: Probe) -> None:
 
 async def _pays(probe: Probe, challenge: Challenge, payer: Wallet) -> None:
     await probe.settles(challenge, probe.wallets.sign(challenge, payer))
-    expect_served(await probe.opened(challenge))
+    expect.served(await probe.opened(challenge))
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
@@ -270,11 +260,11 @@ async def a_second_payment_for_a_deposit(probe: Probe) -> None:
     session = await probe.open_session(await probe.budget_for(2))
     paid, price_base = session.paid, (await probe.challenge()).amount_base
     second = probe.wallets.sign(paid.challenge, paid.payer)
-    expect_refused(await probe.settle(paid.challenge, second), SETTLED)
+    expect.refused(await probe.settle(paid.challenge, second), SETTLED)
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
     worth = paid.challenge.amount_base // price_base
-    served = await drain(probe, session.session_id, worth + 1)
-    expect("requests served for the deposit", served, worth)
+    served = await probe.drain(session.session_id, worth + 1)
+    expect.equal("requests served for the deposit", served, worth)
 
 
 @refusal_case(
@@ -286,7 +276,7 @@ async def a_second_payment_for_a_deposit(probe: Probe) -> None:
 async def a_second_payer_for_one_id(probe: Probe) -> None:
     paid, other = await probe.buy(), await probe.wallets.payer()
     second = probe.wallets.sign(paid.challenge, other)
-    expect_refused(await probe.settle(paid.challenge, second), SETTLED)
+    expect.refused(await probe.settle(paid.challenge, second), SETTLED)
     await probe.world.expect_payments(other)
 
 
@@ -312,8 +302,8 @@ async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
         moved = [base for payer in wallets for base in await probe.world.payments_base(payer)]
         if not moved:
             raise Inconclusive(f"nothing was settled: {[each.summary for each in answers]}")
-        expect("payments of all payers, on the ledger", moved, [challenge.amount_base])
-        expect_served(await probe.opened(challenge))
+        expect.equal("payments of all payers, on the ledger", moved, [challenge.amount_base])
+        expect.served(await probe.opened(challenge))
 
 
 @refusal_case(
@@ -354,7 +344,7 @@ async def a_second_payment_after_a_restart(probe: Probe) -> None:
     paid = await probe.buy()
     await probe.restart()
     second = await probe.settle(paid.challenge, probe.wallets.sign(paid.challenge, paid.payer))
-    expect_refused(second)
+    expect.refused(second)
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from x402sim.spec.ground import ours
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import TargetAnswer
 from x402sim.suite.service.case import paid_case, unpaid_case
-from x402sim.suite.service.expect import expect_not_served, expect_refused, expect_withheld, require
 from x402sim.suite.service.inputs import (
     BODIES,
     CONTENT_TYPES,
@@ -49,23 +49,23 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 def _stands(answer: TargetAnswer, said: str) -> None:
     """Fail if the target answers 5xx, shows a stack trace, or serves the content."""
     has_broken = answer.status >= 500 and not any(text in answer.text for text in TEXTS)
-    require(f"no 5xx for {said}", not has_broken, answer.summary, answer.show)
+    expect.holds(f"no 5xx for {said}", not has_broken, answer.summary, answer.show)
     _shows_no_trace(answer, said)
-    expect_withheld(answer, said)
+    expect.withheld(answer, said)
 
 
 def _stood(bad: SentInput) -> None:
     """Fail if the target does not answer, nor afterwards, or answers with forbidden contents."""
     answer = bad.answer
-    require(f"an answer to {bad.label}", bad.is_answered, answer.summary, answer.show)
+    expect.holds(f"an answer to {bad.label}", bad.is_answered, answer.summary, answer.show)
     what = f"a service that answers after {bad.label}"
-    require(what, bad.lives, "it does not answer any more", answer.show)
+    expect.holds(what, bad.lives, "it does not answer any more", answer.show)
     _stands(answer, bad.label)
 
 
 def _shows_no_trace(answer: TargetAnswer, said: str) -> None:
     shown = TRACE.search(answer.text) if answer.status >= 400 else None
-    require(f"no stack trace for {said}", not shown, answer.summary, answer.show)
+    expect.holds(f"no stack trace for {said}", not shown, answer.summary, answer.show)
 
 
 def _spread(probe: Probe, inputs: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -180,11 +180,11 @@ async def a_payment_header_that_is_none(probe: Probe) -> None:
     for header in malformed_headers():
         answer = await probe.settle(challenge, header, may_break=len(header) >= LARGE)
         said = f"the payment header {quote(header[:60])} of {len(header)} characters"
-        require(f"an answer to {said}", not answer.is_late, answer.summary, answer.show)
+        expect.holds(f"an answer to {said}", not answer.is_late, answer.summary, answer.show)
         _stands(answer, said)
         if not answer.broken:
-            expect_refused(answer)
-    expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+            expect.refused(answer)
+    expect.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
 @unpaid_case(
@@ -228,12 +228,12 @@ async def a_bad_body_with_a_good_proof(probe: Probe) -> None:
         answer = await probe.send(
             endpoint.method, endpoint.path, content=content, headers=proof, may_break=True
         )
-        require(f"an answer to {name}", not answer.is_late, answer.summary)
-        require(f"no 5xx for {name}", answer.status < 500, answer.summary)
+        expect.holds(f"an answer to {name}", not answer.is_late, answer.summary)
+        expect.holds(f"no 5xx for {name}", answer.status < 500, answer.summary)
         _shows_no_trace(answer, name)
     if endpoint.method == "GET":
         return
     for name, wrong in twisted(probe.usual_body):
         answer = await probe.send(endpoint.method, endpoint.path, json=wrong, headers=proof)
-        require(f"no 5xx for {name}", answer.status < 500, answer.summary)
+        expect.holds(f"no 5xx for {name}", answer.status < 500, answer.summary)
         _shows_no_trace(answer, name)

@@ -4,10 +4,10 @@ How long the cache keeps a payment needs a target whose clock can be advanced.
 """
 
 from x402sim.spec.ground import derived
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import whole
 from x402sim.suite.service.case import case, paid_case, unpaid_case
 from x402sim.suite.service.control_api import eventually
-from x402sim.suite.service.expect import expect, require
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive, NotApplicable
 
@@ -29,7 +29,7 @@ async def the_price_of_a_quote(probe: Probe) -> None:
         raise NotApplicable("the target file says that the price is open")
     probe.by_target("protected.amount_base")
     asked = (await probe.challenge()).requirements["maxAmountRequired"]
-    expect("maxAmountRequired", asked, str(price_base))
+    expect.equal("maxAmountRequired", asked, str(price_base))
 
 
 @unpaid_case(
@@ -42,7 +42,7 @@ async def how_long_requirements_are_valid(probe: Probe) -> None:
         raise NotApplicable("the target file leaves the timeout open")
     probe.by_target("payment_required.max_timeout_s")
     asked = (await probe.challenge()).requirements.get("maxTimeoutSeconds")
-    require(f"maxTimeoutSeconds {timeout_s}", whole(asked) == timeout_s, asked)
+    expect.holds(f"maxTimeoutSeconds {timeout_s}", whole(asked) == timeout_s, asked)
 
 
 @paid_case(
@@ -97,9 +97,11 @@ async def _buy_into_empty_cache(probe: Probe) -> None:
 async def cached_for_a_day(probe: Probe) -> None:
     await _buy_into_empty_cache(probe)
     await probe.wait(DAY_S - 600)
-    expect("entitlements cached after 23 h 50 min", await probe.world.cached_entitlements(), 1)
+    expect.equal(
+        "entitlements cached after 23 h 50 min", await probe.world.cached_entitlements(), 1
+    )
     await probe.wait(2 * HOUR_S + 600)
-    expect("entitlements cached after 26 h", await probe.world.cached_entitlements(), 0)
+    expect.equal("entitlements cached after 26 h", await probe.world.cached_entitlements(), 0)
 
 
 @case(
@@ -111,4 +113,4 @@ async def cleared_within_the_hour(probe: Probe) -> None:
     await _buy_into_empty_cache(probe)
     await probe.wait(DAY_S + HOUR_S + 60)
     cached = await eventually(probe.clock, probe.world.cached_entitlements, lambda found: not found)
-    require("an empty cache after 25 h", not cached, f"{cached} cached")
+    expect.holds("an empty cache after 25 h", not cached, f"{cached} cached")

@@ -13,10 +13,10 @@ from x402sim import TESTNET, World
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.protocol.crypto import Address
 from x402sim.report.results import Outcome, Result
+from x402sim.suite.service import expect
 from x402sim.suite.service.case import ServiceCase
 from x402sim.suite.service.control_api import SETTLE
 from x402sim.suite.service.engine import all_checks
-from x402sim.suite.service.expect import expect
 from x402sim.suite.service.local import judge
 from x402sim.suite.service.probe import WORK_S, Probe
 from x402sim.suite.service.setting import RestartFailed, Scheduler, restarting
@@ -349,7 +349,7 @@ def moody(clause: str, *answers: int, **how: Any) -> tuple[ServiceCase, list[int
 
     async def looks(probe: Probe) -> None:
         await probe.wait(1)
-        expect("the answer", left.pop(0), 1)
+        expect.equal("the answer", left.pop(0), 1)
 
     return case(clause, looks, waits=lambda _: 1, needs="world", **how), left
 
@@ -404,7 +404,7 @@ def test_what_cannot_be_judged_alone_is_inconclusive() -> None:
         runs.append(1)
         if len(runs) > 1:
             raise Skipped("nothing there")
-        expect("the answer", 2, 1)
+        expect.equal("the answer", 2, 1)
 
     fails = case("2.1/amount", looks, waits=lambda _: 1, needs="world")
     result = judged(fails, case("2.1/asset"))["2.1/amount"]
@@ -426,7 +426,7 @@ def test_a_failure_after_the_restart_is_repeated_with_a_restart_of_its_own() -> 
     async def restarts(probe: Probe) -> None:
         await probe.restart()
         runs.append(worlds[0].process.crashes)
-        expect("the answer", len(runs), 2)
+        expect.equal("the answer", len(runs), 2)
 
     fails = case("2.1/amount", restarts, needs="world, restart")
     (result,) = [

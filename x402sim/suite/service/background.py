@@ -17,9 +17,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from x402sim.payer.wallet import Wallet
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import OpenSession, Paid, TargetAnswer, filled, walk
 from x402sim.suite.service.case import PATIENCE_S, Waits
-from x402sim.suite.service.expect import expect, expect_served
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, Skipped
@@ -94,7 +94,7 @@ async def spend(probe: Probe, session: OpenSession, requests: int) -> None:
         answer = await probe.ask(session_id=session.session_id)
         if not answer.has_content and probe.setting.advance is None:
             raise Skipped(f"its session was over too soon, see sessions.shortest: {answer.summary}")
-        expect_served(answer)
+        expect.served(answer)
 
 
 async def until_over(probe: Probe, ending: Ending) -> None:
@@ -156,7 +156,7 @@ async def expect_refunded(
             what, seen = "refunds of one payer in all, on the ledger", f"{found[payer]} base units"
             short = probe.world.loss(base - found[payer], "what is left of a deposit, not refunded")
             over = probe.world.loss(found[payer] - base, "what the service refunded beyond its due")
-            expect(what, seen, f"{base} base units", show, short or over)
+            expect.equal(what, seen, f"{base} base units", show, short or over)
     if are_there(found):
         probe.setting.has_refunded |= any(wanted.values())
     else:

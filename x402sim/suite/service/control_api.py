@@ -30,8 +30,8 @@ from x402sim.report.results import DemandKey, Loss
 from x402sim.serving.control.client import ControlClient, ControlError
 from x402sim.serving.control.messages import ExplorerQuery, Transfer
 from x402sim.suite import redact
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge, Paid, TargetAnswer, whole
-from x402sim.suite.service.expect import expect_transfers
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, amounts
 from x402sim.world.faults import Fault, value_of
@@ -206,7 +206,7 @@ class ControlApi:
                 f"what the payer paid in {len(moved)} transfers, beyond the {len(amounts_base)} due"
             )
             loss = self.loss(sum(moved) - sum(amounts_base), why)
-            expect_transfers(what, amounts(moved), amounts(amounts_base), loss)
+            expect.transfers(what, amounts(moved), amounts(amounts_base), loss)
 
     def loss(self, base: int, why: str) -> Loss | None:
         """Return a loss in base units of the world's token; None for 0 or less."""

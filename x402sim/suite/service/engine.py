@@ -34,9 +34,9 @@ from x402sim.suite.engine import (
     of_two,
     skipped,
 )
+from x402sim.suite.service import expect
 from x402sim.suite.service.background import recover
 from x402sim.suite.service.case import Control, ServiceCase
-from x402sim.suite.service.expect import expect_served
 from x402sim.suite.service.plan import Order, in_groups, is_beside, is_patient_enough, why_left
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
@@ -375,10 +375,10 @@ async def try_control(probe: Probe, control: Control, payer: Wallet | None = Non
                 await probe.challenge()
             case "payment":
                 paid = await probe.buy(payer)
-                expect_served(await probe.opened(paid.challenge))
+                expect.served(await probe.opened(paid.challenge))
             case "session":
                 session = await probe.open_session(await probe.budget_for(2))
-                expect_served(await probe.ask(session_id=session.session_id))
+                expect.served(await probe.ask(session_id=session.session_id))
             case _:
                 assert_never(control)
     except CheckFailed as failed:
