@@ -25,7 +25,6 @@ DOWN_S, BACK_S = 2.5, 5
 @case(
     "1/unpaid-402",
     title="A protected request without proof of payment is answered 402, with requirements.",
-    decisive=True,
 )
 async def an_unpaid_request_is_answered_402(probe: Probe) -> None:
     answers = [await probe.ask(body=body) for body in probe.target.protected.bodies]
@@ -48,6 +47,7 @@ async def an_unpaid_request_is_answered_402(probe: Probe) -> None:
         "1: The service returns the protected content",
         so="The content is protected, not only one way to ask for it.",
     ),
+    decisive=False,
 )
 async def no_other_method_is_free(probe: Probe) -> None:
     endpoint = probe.target.protected
@@ -70,7 +70,6 @@ WRONG_TOO = derived(
     "1/unpaid-402",
     title="No body of a wrong form, type or value gives the content away unpaid.",
     ground=WRONG_TOO,
-    decisive=True,
 )
 async def no_wrong_request_is_free(probe: Probe) -> None:
     for group in ("unreadable", "content types", "wrong types"):
@@ -82,6 +81,7 @@ async def no_wrong_request_is_free(probe: Probe) -> None:
     "1/unpaid-402",
     title="No random JSON gives away the content without proof of payment.",
     ground=WRONG_TOO,
+    decisive=False,
 )
 async def no_body_made_up_is_free(probe: Probe) -> None:
     for each in await inputs.sent(probe, "made up"):
@@ -98,7 +98,6 @@ async def no_body_made_up_is_free(probe: Probe) -> None:
     ),
     needs="funds, world",
     disturbs=True,
-    decisive=True,
 )
 async def nothing_is_free_while_the_facilitator_is_down(probe: Probe) -> None:
     for fault in UNSUPPORTED:
@@ -124,6 +123,7 @@ async def nothing_is_free_while_the_facilitator_is_down(probe: Probe) -> None:
 @paid_case(
     "1/sign-settle-repeat",
     title="A payment that is signed as the 402 asks is settled, and its payer is served.",
+    decisive=False,
 )
 async def sign_settle_repeat(probe: Probe) -> None:
     challenge, _, header = await probe.signed()
@@ -136,6 +136,7 @@ async def sign_settle_repeat(probe: Probe) -> None:
     title="The payment's transaction is sent by another account; the payer pays no gas.",
     needs="funds, observe chain",
     pays=1,
+    decisive=False,
 )
 async def the_payer_pays_no_gas(probe: Probe) -> None:
     payer = await probe.wallets.payer()
@@ -158,6 +159,7 @@ async def _gas_account(probe: Probe, payer: Wallet) -> tuple[Any, Any]:
 @paid_case(
     "1/repeat-served",
     title="The request that got a 402 is served when repeated with the payment's id.",
+    decisive=False,
 )
 async def the_repeated_request_is_served(probe: Probe) -> None:
     paid = await probe.buy()
@@ -169,6 +171,7 @@ async def the_repeated_request_is_served(probe: Probe) -> None:
     title="One deposit pays for several requests, none of which gets a 402.",
     needs="funds, sessions",
     deposits="0.02",
+    decisive=False,
 )
 async def a_session_needs_no_402(probe: Probe) -> None:
     session = await probe.open_session(await probe.budget_for(2))
@@ -182,6 +185,7 @@ async def a_session_needs_no_402(probe: Probe) -> None:
     needs="funds, world",
     waits=turn_s,
     late=True,
+    decisive=False,
 )
 async def the_indexer_runs_by_itself(probe: Probe) -> None:
     paid_by, within_s = tx_hash(await buy_late(probe)), turn_s(probe.setting)

@@ -33,7 +33,6 @@ SAME = derived(
     title="A payment header that is a hex string prefixed 0x is accepted.",
     needs="funds",
     pays=2,
-    decisive=True,
 )
 async def a_hex_header_is_accepted(probe: Probe) -> None:
     _require_hex(probe)
@@ -47,7 +46,6 @@ async def a_hex_header_is_accepted(probe: Probe) -> None:
     "2.3/hex-header",
     title="A payment header whose hex digits are in upper case is accepted.",
     ground=SAME,
-    decisive=True,
 )
 async def hex_digits_may_be_in_upper_case(probe: Probe) -> None:
     _require_hex(probe)
@@ -70,6 +68,7 @@ def _upper(text: str) -> str:
     ),
     control="payment",
     needs="funds",
+    decisive=False,
 )
 async def a_header_that_is_no_hex_is_refused(probe: Probe) -> None:
     _require_hex(probe)
@@ -93,7 +92,6 @@ def _require_hex(probe: Probe) -> None:
         "5: The signature proves",
         so="A header without a part proves nothing, unless the rest tells the missing part.",
     ),
-    decisive=True,
 )
 async def a_header_without_one_of_its_parts_settles_nothing_else(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -120,7 +118,6 @@ def _packed(probe: Probe, header: str, change: Callable[[dict[str, Any]], dict[s
     ground=SAME,
     needs="funds",
     pays=2,
-    decisive=True,
 )
 async def letters_may_be_in_another_case(probe: Probe) -> None:
     for change, names in ((str.lower, ("from", "to", "asset")), (_upper, ("nonce", "signature"))):
@@ -146,7 +143,6 @@ def _changed(
         ),
     ),
     needs="world",
-    decisive=True,
 )
 async def zeros_in_front_are_kept(probe: Probe) -> None:
     payer = await probe.wallets.payer(of=lambda wallet: wallet.address_bytes[0] == 0)
@@ -169,7 +165,6 @@ async def zeros_in_front_are_kept(probe: Probe) -> None:
     ),
     needs="funds, observe chain",
     pays=1,
-    decisive=True,
 )
 async def what_the_header_says_is_done(probe: Probe) -> None:
     paid = await probe.buy()
@@ -191,6 +186,7 @@ async def what_the_header_says_is_done(probe: Probe) -> None:
     title="An authorization valid from 60 s before signing to 300 s after is accepted.",
     needs="funds",
     pays=2,
+    decisive=False,
 )
 async def the_window_of_the_specification_is_accepted(probe: Probe) -> None:
     challenge, payer, header = await probe.signed(window_s=(-60, 300))
@@ -210,7 +206,6 @@ async def the_window_of_the_specification_is_accepted(probe: Probe) -> None:
         "2.3: The validity window shown",
         so="validBefore is the latest execution time: until then, the authorization is valid.",
     ),
-    decisive=True,
 )
 async def a_payer_may_take_his_time(probe: Probe) -> None:
     challenge, _, header = await probe.signed(window_s=(-AGO_S - 60, -AGO_S + 300))

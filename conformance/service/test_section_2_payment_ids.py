@@ -27,7 +27,6 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
     ground=derived(
         "2.2: paymentId", so="The client quotes the id in X-Payment-Id, so ids fit into a header."
     ),
-    decisive=True,
 )
 async def a_payment_id_has_its_prefix(probe: Probe) -> None:
     payment_id = (await probe.challenge()).payment_id
@@ -85,6 +84,7 @@ async def two_who_ask_at_once_get_two_ids(probe: Probe) -> None:
     ),
     needs="funds, restart",
     pays=1,
+    decisive=False,
 )
 async def ids_do_not_begin_anew(probe: Probe) -> None:
     await probe.buy()
@@ -121,6 +121,7 @@ def _bits_that_vary(ids: list[str]) -> float:
     "2.2/payment-id",
     title="A request with a payment id that was never issued gets a 402.",
     ground=explicit("5: Otherwise the response is 402", "5: X-Payment-Id"),
+    decisive=False,
 )
 async def an_invented_id_grants_nothing(probe: Probe) -> None:
     payment_id = (await probe.challenge()).payment_id
@@ -137,7 +138,6 @@ async def an_invented_id_grants_nothing(probe: Probe) -> None:
         "5: The token contract keeps",
         so="A settlement names an id of a 402. An invented id settles nothing, so uses no nonce.",
     ),
-    decisive=True,
 )
 async def an_invented_id_settles_nothing(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()

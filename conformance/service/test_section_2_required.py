@@ -45,6 +45,7 @@ def _is_address(text: Any) -> bool:
 @case(
     "2.1/requirements",
     title="Payment requirements have all fields of 2.1, each with its type.",
+    decisive=False,
 )
 async def requirements_have_their_fields(probe: Probe) -> None:
     wanted = await _requirements(probe)
@@ -58,7 +59,6 @@ async def requirements_have_their_fields(probe: Probe) -> None:
     "2.1/scheme",
     title='The payment scheme is "exact".',
     ground=explicit("2.1: scheme"),
-    decisive=True,
 )
 async def the_scheme_is_exact(probe: Probe) -> None:
     expect.equal_form("scheme", (await _requirements(probe)).get("scheme"), "exact")
@@ -72,7 +72,6 @@ async def the_scheme_is_exact(probe: Probe) -> None:
         "2.8: The selected network",
         so="A deployment has selected one network, so every 402 names that network.",
     ),
-    decisive=True,
 )
 async def the_network_is_the_deployments(probe: Probe) -> None:
     named = (await _requirements(probe)).get("network")
@@ -88,7 +87,6 @@ async def the_network_is_the_deployments(probe: Probe) -> None:
     "2.1/pay-to",
     title="payTo is an address, not the token's, and the one of --pay-to if given.",
     ground=explicit("2.1: payTo"),
-    decisive=True,
 )
 async def pay_to_is_the_merchants_address(probe: Probe) -> None:
     wanted = await _requirements(probe)
@@ -104,7 +102,6 @@ async def pay_to_is_the_merchants_address(probe: Probe) -> None:
     "2.1/asset",
     title="The asset is an address; with --world, it is the world's token.",
     ground=explicit("2.1: asset"),
-    decisive=True,
 )
 async def the_asset_is_an_address(probe: Probe) -> None:
     asset = (await _requirements(probe)).get("asset")
@@ -119,6 +116,7 @@ async def the_asset_is_an_address(probe: Probe) -> None:
     title="The asset is a token contract with 6 decimals.",
     ground=explicit("2.1: asset", "2.1: maxAmountRequired"),
     needs="observe chain",
+    decisive=False,
 )
 async def the_asset_is_a_token_of_6_decimals(probe: Probe) -> None:
     asset = (await _requirements(probe)).get("asset")
@@ -135,7 +133,6 @@ async def the_asset_is_a_token_of_6_decimals(probe: Probe) -> None:
         "2.1: maxAmountRequired",
         so="A base unit is not divided: an amount is a whole number of them, above zero.",
     ),
-    decisive=True,
 )
 async def the_amount_is_a_string_of_digits(probe: Probe) -> None:
     amount = (await _requirements(probe)).get("maxAmountRequired")
@@ -151,7 +148,6 @@ async def the_amount_is_a_string_of_digits(probe: Probe) -> None:
         "2.1: maxTimeoutSeconds",
         so="What can be paid at all is valid for some time: the integer is above zero.",
     ),
-    decisive=True,
 )
 async def the_timeout_is_an_integer(probe: Probe) -> None:
     seconds = (await _requirements(probe)).get("maxTimeoutSeconds")
@@ -163,7 +159,6 @@ async def the_timeout_is_an_integer(probe: Probe) -> None:
     "2.1/resource",
     title="The resource is the path of the requested endpoint.",
     ground=explicit("2.1: resource", "4.2: Its resource"),
-    decisive=True,
 )
 async def the_resource_is_the_path(probe: Probe) -> None:
     resource, paths = (
@@ -178,6 +173,7 @@ async def the_resource_is_the_path(probe: Probe) -> None:
     "2.1/resource",
     title="The 402 for a path with a query, if there is one, names the same resource.",
     ground=explicit("2.1: resource", "4.2: Its resource"),
+    decisive=False,
 )
 async def a_query_is_no_part_of_the_resource(probe: Probe) -> None:
     resource = (await _requirements(probe)).get("resource")
@@ -202,6 +198,7 @@ async def a_402_has_a_description(probe: Probe) -> None:
 @paid_case(
     "2.1/description",
     title="Requirements are accepted without the description, if they are accepted at all.",
+    decisive=False,
 )
 async def the_description_need_not_be_sent_back(probe: Probe) -> None:
     challenge, _, header = await probe.signed()
@@ -217,7 +214,6 @@ async def the_description_need_not_be_sent_back(probe: Probe) -> None:
 @case(
     "2.2/body",
     title="A 402 has the error text, a payment id, the requirements, and their network once more.",
-    decisive=True,
 )
 async def a_402_says_what_it_is(probe: Probe) -> None:
     answer, places = await _required(probe), probe.target.payment_required
@@ -234,7 +230,6 @@ async def a_402_says_what_it_is(probe: Probe) -> None:
 @case(
     "2.2/body",
     title="The message is a string that states the amount in base units; of a deposit, too.",
-    decisive=True,
 )
 async def the_message_states_the_amount(probe: Probe) -> None:
     _states_amount(probe, await probe.challenge())

@@ -80,7 +80,6 @@ async def a_deposit_is_stored_as_it_was_made(probe: Probe) -> None:
         so="A record is of its own payment, also if others are settled at the same time.",
     ),
     needs="funds, record, world",
-    decisive=True,
 )
 async def payments_at_the_same_time_have_their_own_records(probe: Probe) -> None:
     asked = [await probe.challenge(fresh=True) for _ in range(3)]
@@ -112,7 +111,6 @@ async def payments_at_the_same_time_have_their_own_records(probe: Probe) -> None
     control="payment",
     needs="funds, record",
     pays=2,
-    decisive=True,
 )
 async def what_is_refused_does_not_change_the_record(probe: Probe) -> None:
     paid = await probe.buy()
@@ -129,6 +127,7 @@ async def what_is_refused_does_not_change_the_record(probe: Probe) -> None:
     title="block_number exists and is null at creation, until the indexer sets it.",
     needs="funds, record",
     pays=2,
+    decisive=False,
 )
 async def a_new_record_has_no_block(probe: Probe) -> None:
     records = [await probe.record_of(await probe.buy()) for _ in range(2)]
@@ -145,7 +144,6 @@ async def a_new_record_has_no_block(probe: Probe) -> None:
     needs="funds, record, observe chain",
     pays=1,
     waits=turn_s,
-    decisive=True,
     late=True,
 )
 async def the_indexer_fills_in_the_block(probe: Probe) -> None:
@@ -166,6 +164,7 @@ async def the_indexer_fills_in_the_block(probe: Probe) -> None:
     title="The session id of a settled deposit begins with session_.",
     needs="funds, sessions",
     deposits="0.01",
+    decisive=False,
 )
 async def a_session_id_has_its_prefix(probe: Probe) -> None:
     max_spend, challenge = await probe.deposit(1)
@@ -234,6 +233,7 @@ def _session_ids(answer: TargetAnswer) -> list[str]:
         so="With nothing remaining, a session is no proof of payment, so it grants no access.",
     ),
     deposits="0.03",
+    decisive=False,
 )
 async def a_budget_ends_when_it_is_spent(probe: Probe) -> None:
     session = await probe.open_session(await probe.budget_for(3))
@@ -248,7 +248,6 @@ async def a_budget_ends_when_it_is_spent(probe: Probe) -> None:
     title="A readable session shows remaining = deposited - released.",
     needs="funds, sessions, session view",
     deposits="0.03",
-    decisive=True,
 )
 async def remaining_is_deposited_minus_released(probe: Probe) -> None:
     session = await probe.open_session(await probe.budget_for(3))
@@ -280,7 +279,6 @@ def _number(value: Any) -> Fraction | None:
     "2.8/networks",
     title="The chain id is 338 on a testnet, 25 on a mainnet, else that of the network.",
     needs="observe chain",
-    decisive=True,
 )
 async def the_chain_has_the_networks_id(probe: Probe) -> None:
     network = str((await probe.challenge()).requirements.get("network"))
@@ -302,7 +300,6 @@ async def the_chain_has_the_networks_id(probe: Probe) -> None:
         "5: The signature proves",
         so="A signature for another chain id does not authorize a transfer on this network.",
     ),
-    decisive=True,
 )
 async def an_authorization_for_another_chain_is_refused(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()

@@ -46,7 +46,6 @@ def _another(clause: str, title: str, field: str, other: Callable[[str], str]) -
     @refusal_case(
         clause,
         title=f"Requirements with another {title} are refused, or the issued ones are settled.",
-        decisive=True,
         disturbs=True,
     )
     async def what_is_changed_settles_nothing_else(probe: Probe) -> None:
@@ -72,7 +71,6 @@ def _in_other_letters(clause: str, title: str, field: str) -> ServiceCase:
         clause,
         title=f"Requirements whose {title} is in the other case, lower or EIP-55, are settled.",
         ground=SAME_ADDRESS,
-        decisive=True,
     )
     async def other_letters_are_the_same(probe: Probe) -> None:
         challenge, _, header = await probe.signed()
@@ -91,6 +89,7 @@ the_payee_in_other_letters = _in_other_letters("2.1/pay-to", "payee", "payTo")
 @refusal_case(
     "2.1/asset",
     title="Requirements and authorization for another token are refused.",
+    decisive=False,
 )
 async def another_token_is_refused(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -103,7 +102,6 @@ async def another_token_is_refused(probe: Probe) -> None:
     "2.1/pay-to",
     title="Requirements and authorization with another payee, also a similar one, are refused.",
     pays=3,
-    decisive=True,
 )
 async def another_payee_is_refused(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -119,7 +117,6 @@ async def another_payee_is_refused(probe: Probe) -> None:
     title="Requirements and authorization for another amount are refused.",
     ground=EXACTLY_THE_AMOUNT,
     pays=2,
-    decisive=True,
 )
 async def another_amount_is_refused(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -131,6 +128,7 @@ async def another_amount_is_refused(probe: Probe) -> None:
 @refusal_case(
     "2.1/amount",
     title="An amount as number, or with a leading zero, is refused or settled as issued.",
+    decisive=False,
 )
 async def another_spelling_of_the_amount_settles_nothing_else(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -144,7 +142,6 @@ async def another_spelling_of_the_amount_settles_nothing_else(probe: Probe) -> N
     title="Requirements and authorization for a session deposit of one base unit are refused.",
     ground=EXACTLY_THE_AMOUNT,
     pays=1,
-    decisive=True,
 )
 async def a_smaller_deposit_is_refused(probe: Probe) -> None:
     payer, (max_spend, deposit) = await probe.wallets.payer(), await probe.deposit(5)
@@ -157,7 +154,6 @@ async def a_smaller_deposit_is_refused(probe: Probe) -> None:
 @refusal_case(
     "2.1/resource",
     title=("Requirements for another path are refused, or the issued ones are settled and opened."),
-    decisive=True,
 )
 async def another_resource_opens_nothing_else(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -185,6 +181,7 @@ async def another_resource_opens_nothing_else(probe: Probe) -> None:
     needs="funds, sessions",
     pays=1,
     deposits="0.02",
+    decisive=False,
 )
 async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
     quote, payer = await probe.challenge(), await probe.wallets.payer()
@@ -221,7 +218,6 @@ def _late_s(setting: Setting) -> float:
     "2.1/timeout",
     title="After maxTimeoutSeconds, requirements changed to last a day are refused.",
     waits=_late_s,
-    decisive=True,
 )
 async def another_timeout_prolongs_nothing(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -234,7 +230,6 @@ async def another_timeout_prolongs_nothing(probe: Probe) -> None:
     "2.1/validity",
     title="Shortly before maxTimeoutSeconds have passed, the requirements can still be paid.",
     waits=_late_s,
-    decisive=True,
 )
 async def requirements_are_valid_to_their_end(probe: Probe) -> None:
     begun_s, payer = probe.clock.now(), await probe.wallets.payer()
@@ -250,7 +245,6 @@ async def requirements_are_valid_to_their_end(probe: Probe) -> None:
     "2.1/validity",
     title="Once maxTimeoutSeconds have passed, even a fresh authorization is refused.",
     waits=_late_s,
-    decisive=True,
 )
 async def requirements_end(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()

@@ -48,7 +48,6 @@ def _fails_s(setting: Setting) -> float:
     ),
     needs="funds, sessions, world",
     waits=lambda setting: _end_s(setting) + _fails_s(setting),
-    decisive=True,
     disturbs=True,
 )
 async def a_refund_is_not_given_up(probe: Probe) -> None:

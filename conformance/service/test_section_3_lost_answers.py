@@ -213,7 +213,6 @@ async def what_was_false_before_takes_nothing(probe: Probe) -> None:
         so="One transfer has been made, so one payment is recorded, for one of the ids.",
     ),
     needs="funds, world",
-    decisive=True,
     disturbs=True,
 )
 async def a_lost_answer_opens_one_of_two_ids(probe: Probe) -> None:

@@ -18,6 +18,7 @@ HOUR_S = 3600
     "3/discarded-after-24h",
     title=("Our own service's cache has the entitlement after 23 hours, and no longer after 25."),
     needs="funds, world, clock",
+    decisive=False,
 )
 async def a_cached_entitlement_is_discarded(probe: Probe) -> None:
     await probe.buy()
@@ -85,6 +86,7 @@ async def an_indexed_payment(probe: Probe) -> None:
     pays=1,
     waits=turn_s,
     late=True,
+    decisive=False,
 )
 async def the_indexer_updates_block_and_status(probe: Probe) -> None:
     paid = await buy_late(probe)

@@ -62,7 +62,6 @@ UNSPENT = derived(
     ground=UNSPENT,
     needs=REFUNDED,
     waits=refunded_s,
-    decisive=True,
 )
 async def each_session_is_refunded(probe: Probe) -> None:
     payer = await probe.wallets.payer()
@@ -85,7 +84,6 @@ async def each_session_is_refunded(probe: Probe) -> None:
     ground=UNSPENT,
     needs=REFUNDED,
     waits=refunded_s,
-    decisive=True,
 )
 async def each_session_has_its_own_end(probe: Probe) -> None:
     payer, max_spend = await probe.wallets.payer(), await probe.budget_for(2)
@@ -106,7 +104,6 @@ async def each_session_has_its_own_end(probe: Probe) -> None:
     ground=UNSPENT,
     needs=REFUNDED,
     waits=refunded_s,
-    decisive=True,
 )
 async def what_was_not_deposited_is_not_refunded(probe: Probe) -> None:
     payer, by = await probe.wallets.payer(), probe.wallets.stranger()

@@ -118,7 +118,6 @@ async def what_is_left_is_refunded(probe: Probe) -> None:
     ),
     deposits="0.02",
     waits=lambda _: EARLY_S,
-    decisive=True,
 )
 async def nothing_ends_early(probe: Probe) -> None:
     session = await probe.open_session(await probe.budget_for(2))
@@ -134,7 +133,6 @@ async def nothing_ends_early(probe: Probe) -> None:
     needs=REFUNDED,
     deposits="0.04",
     waits=lambda setting: _refunded_s(setting) + EARLY_S,
-    decisive=True,
 )
 async def what_was_refunded_stays_over(probe: Probe) -> None:
     until_s = probe.clock.now() + IN_ALL_S

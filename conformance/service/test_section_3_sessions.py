@@ -68,7 +68,6 @@ async def one_deposit_makes_one_session(probe: Probe) -> None:
     "3/deposit-makes-session",
     title="Neither the id of a paid quote nor that of an unpaid deposit opens a session.",
     pays=1,
-    decisive=True,
 )
 async def a_payment_for_something_else_makes_no_session(probe: Probe) -> None:
     paid, (max_spend, unpaid) = await probe.buy(), await probe.deposit(1)

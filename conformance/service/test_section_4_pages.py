@@ -35,7 +35,6 @@ MAX_REDIRECTS = 5
     ),
     needs="agents",
     pays=1,
-    decisive=True,
 )
 async def the_agents_are_listed(probe: Probe) -> None:
     probe.by_target("agents.path")
@@ -105,7 +104,6 @@ async def _get(probe: Probe, url: str, headers: dict[str, str] | None = None) ->
     "4.5/llms-txt",
     title="The documentation index is plain text, not HTML or JSON, and names a page.",
     needs="llms",
-    decisive=True,
 )
 async def the_index_is_plain_text(probe: Probe) -> None:
     probe.by_target("llms.path")
@@ -127,7 +125,6 @@ async def the_index_is_plain_text(probe: Probe) -> None:
         so="llms.txt is an index of pages, so each URL of this server in llms.txt is a page.",
     ),
     needs="llms",
-    decisive=True,
 )
 async def the_pages_of_the_index_exist(probe: Probe) -> None:
     index = await _index(probe)

@@ -82,6 +82,7 @@ async def _asked_nothing(probe: Probe, verb: str, attempt: Callable[[], Awaitabl
     "4.1/order",
     title="The service verifies the signature before money moves, and then sends the receipt.",
     needs="funds, world",
+    decisive=False,
 )
 async def verified_before_settled_before_answered(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -108,7 +109,6 @@ async def verified_before_settled_before_answered(probe: Probe) -> None:
         so=("The payment is stored and cached after its settlement: before, nothing opens."),
     ),
     needs="funds, world",
-    decisive=True,
     disturbs=True,
 )
 async def no_access_before_the_transfer(probe: Probe) -> None:
@@ -130,6 +130,7 @@ async def no_access_before_the_transfer(probe: Probe) -> None:
     "4.1/validate",
     title="An unfunded settlement with a parameter missing or of the wrong type is refused.",
     ground=REQUIRED,
+    decisive=False,
 )
 async def parameters_that_are_missing_are_refused(probe: Probe) -> None:
     challenge = await probe.challenge()
@@ -145,7 +146,6 @@ async def parameters_that_are_missing_are_refused(probe: Probe) -> None:
     title="Without a payment id or header of the right type, the facilitator is not called.",
     ground=REQUIRED,
     needs="funds, world",
-    decisive=True,
 )
 async def parameters_are_validated_first(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -167,6 +167,7 @@ async def parameters_are_validated_first(probe: Probe) -> None:
         "5: The amount must equal",
         so="Any requirements that come back lead to a refusal, or to the terms as issued.",
     ),
+    decisive=False,
 )
 async def requirements_that_are_missing_settle_nothing_else(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -182,6 +183,7 @@ async def requirements_that_are_missing_settle_nothing_else(probe: Probe) -> Non
         "Random JSON instead of an unfunded settlement, or of one of its parameters, is refused."
     ),
     ground=REQUIRED,
+    decisive=False,
 )
 async def any_nonsense_is_refused(probe: Probe) -> None:
     challenge = await probe.challenge()
@@ -208,7 +210,6 @@ def _bad_parameters(challenge: Challenge, header: str, *names: str) -> list[dict
     "4.1/build-verify",
     title="The service asks the facilitator to verify a payment, in a valid request.",
     needs="funds, world",
-    decisive=True,
 )
 async def the_facilitator_understands_the_request(probe: Probe) -> None:
     since = await probe.world.next_event()
@@ -227,7 +228,6 @@ async def the_facilitator_understands_the_request(probe: Probe) -> None:
         so="Header and requirements are verified together: what does not fit is not settled.",
     ),
     needs="funds, world",
-    decisive=True,
 )
 async def header_and_requirements_are_verified_together(probe: Probe) -> None:
     payer = await probe.wallets.payer()
@@ -246,7 +246,6 @@ async def header_and_requirements_are_verified_together(probe: Probe) -> None:
 @refusal_case(
     "4.1/verify-signature",
     title='An authorization that its payer did not sign is refused as "Invalid signature".',
-    decisive=True,
 )
 async def a_signature_by_another_key_is_invalid(probe: Probe) -> None:
     challenge, payer, header = await probe.signed(by=probe.wallets.stranger())
@@ -258,7 +257,6 @@ async def a_signature_by_another_key_is_invalid(probe: Probe) -> None:
     "4.1/verify-signature",
     title='A payment that the facilitator calls invalid is refused as "Invalid signature".',
     needs="funds, world",
-    decisive=True,
     disturbs=True,
 )
 async def the_facilitators_no_is_final(probe: Probe) -> None:
@@ -279,7 +277,6 @@ async def the_facilitators_no_is_final(probe: Probe) -> None:
         so="Settling comes after verifying; what nobody called valid is not verified.",
     ),
     needs="funds, world",
-    decisive=True,
     disturbs=True,
 )
 async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
@@ -294,6 +291,7 @@ async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
     "4.1/settle-on-chain",
     title="A settled payment is one transfer of the amount from the payer to the payee.",
     needs="funds, world",
+    decisive=False,
 )
 async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
     paid = await probe.buy()
@@ -306,7 +304,6 @@ async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
     title="A settlement that fails, is not made, is pending or is reverted grants nothing.",
     ground=UNSETTLED,
     needs="funds, world",
-    decisive=True,
     disturbs=True,
 )
 async def what_was_not_settled_grants_nothing(probe: Probe) -> None:

@@ -21,7 +21,6 @@ AT_ONCE = 3
 @case(
     "4.2/price",
     title=("The 402 of the protected endpoint asks for its price, 10000 base units for a quote."),
-    decisive=True,
 )
 async def a_quote_has_its_price(probe: Probe) -> None:
     price_base = probe.target.protected.amount_base
@@ -40,7 +39,6 @@ async def a_quote_has_its_price(probe: Probe) -> None:
         "4.2: The amount shown",
         so="A quote has one price for all orders.",
     ),
-    decisive=True,
 )
 async def another_order_costs_the_same(probe: Probe) -> None:
     if not probe.target.protected.amount_base:
@@ -58,7 +56,6 @@ async def another_order_costs_the_same(probe: Probe) -> None:
 @paid_case(
     "4.2/quote",
     title="A paid quote has its fields and their types for the requested pair, for any order.",
-    decisive=True,
 )
 async def a_quote_has_its_fields(probe: Probe) -> None:
     payment_id = (await probe.buy()).challenge.payment_id
@@ -76,7 +73,6 @@ async def a_quote_has_its_fields(probe: Probe) -> None:
     "4.2/quote",
     title="A quote that a session pays for has its fields, too, whatever the order.",
     deposits="0.10",
-    decisive=True,
 )
 async def a_quote_of_a_session_has_its_fields(probe: Probe) -> None:
     orders = [probe.usual_body, *other_orders(probe)]
@@ -119,7 +115,6 @@ def _is(kind: str, value: Any) -> bool:
         "4.2: sizeUsd",
         so="JSON ignores white space and order; 1000.0 is 1000; a media type may say UTF-8.",
     ),
-    decisive=True,
 )
 async def an_order_in_another_spelling_is_served(probe: Probe) -> None:
     endpoint, order = probe.target.protected, probe.usual_body
@@ -162,7 +157,6 @@ def _spelled(order: dict[str, Any]) -> dict[str, str]:
         "4.2: pair | string",
         so="The pair of a quote is the pair of its own request, also beside others.",
     ),
-    decisive=True,
 )
 async def quotes_at_the_same_time_are_not_mixed_up(probe: Probe) -> None:
     usual, endpoint = probe.usual_body, probe.target.protected

@@ -44,7 +44,6 @@ MALFORMED: tuple[Any, ...] = (
         so="A 402 has the body of 2.2, and the deposit of the budget is what is to be paid.",
     ),
     needs="sessions",
-    decisive=True,
 )
 async def a_session_asks_for_its_deposit(probe: Probe) -> None:
     max_spend = _usual(probe)
@@ -79,7 +78,6 @@ def _usual(probe: Probe) -> str:
         so="A deposit's requirements follow 2.1: the deployment's network, the requested path.",
     ),
     needs="sessions",
-    decisive=True,
 )
 async def the_deposit_is_for_the_session_on_the_same_network(probe: Probe) -> None:
     quote, target = (await probe.challenge()).requirements, probe.target
@@ -94,7 +92,6 @@ async def the_deposit_is_for_the_session_on_the_same_network(probe: Probe) -> No
     "4.4/max-spend",
     title="The deposit is exactly maxSpend in base units, without float rounding.",
     needs="sessions",
-    decisive=True,
 )
 async def the_deposit_is_exact(probe: Probe) -> None:
     await _expect_exact(probe, {to_base(max_spend, 6) // CENT_BASE for max_spend in EXACT})
@@ -127,7 +124,6 @@ async def _expect_exact(probe: Probe, amounts: set[int]) -> None:
         so="What is deposited is the budget, and maxSpend alone says how much that is.",
     ),
     needs="sessions",
-    decisive=True,
 )
 async def the_deposit_does_not_depend_on_the_duration(probe: Probe) -> None:
     max_spend = _usual(probe)
@@ -146,7 +142,6 @@ async def the_deposit_does_not_depend_on_the_duration(probe: Probe) -> None:
         so="Each 402 is about its own request, also beside others.",
     ),
     needs="sessions",
-    decisive=True,
 )
 async def who_asks_at_the_same_time_gets_his_own_402(probe: Probe) -> None:
     smallest, price_base = to_base(_usual(probe), 6), (await probe.challenge()).amount_base
@@ -244,7 +239,6 @@ async def _opened(probe: Probe, deposit: Challenge, payer: Wallet, max_spend: st
     control="payment",
     needs="funds, sessions",
     deposits="0.02",
-    decisive=True,
 )
 async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
     max_spend, challenge = await probe.deposit(2)
@@ -260,7 +254,6 @@ async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
         so="The session is there once it is funded, whatever was answered before.",
     ),
     deposits="0.01",
-    decisive=True,
 )
 async def a_session_that_was_claimed_too_early(probe: Probe) -> None:
     max_spend, challenge = await probe.deposit(1)
@@ -283,7 +276,6 @@ async def a_session_that_was_claimed_too_early(probe: Probe) -> None:
         so="A deposit is paid like any payment: exactly and signed. A refused one paid nothing.",
     ),
     needs="funds, sessions, world",
-    decisive=True,
 )
 async def a_wrong_deposit_opens_nothing_and_spoils_nothing(probe: Probe) -> None:
     (max_spend, deposit), payer = await probe.deposit(2), await probe.wallets.payer()
@@ -315,7 +307,6 @@ async def a_wrong_deposit_opens_nothing_and_spoils_nothing(probe: Probe) -> None
     ),
     control="payment",
     needs="funds, sessions, world",
-    decisive=True,
 )
 async def a_deposit_of_many_tokens(probe: Probe) -> None:
     required = await probe.ask_session(LARGE)
@@ -336,6 +327,7 @@ async def a_deposit_of_many_tokens(probe: Probe) -> None:
         so=("The budget is funded once, and requests are deducted from it: nothing more is paid."),
     ),
     needs="funds, sessions, world",
+    decisive=False,
 )
 async def the_deposit_is_what_is_paid(probe: Probe) -> None:
     session = await probe.open_session(await probe.budget_for(2))
@@ -352,6 +344,7 @@ async def the_deposit_is_what_is_paid(probe: Probe) -> None:
     ),
     needs="funds, sessions",
     deposits="0.02",
+    decisive=False,
 )
 async def every_session_has_its_own_id(probe: Probe) -> None:
     max_spend = await probe.budget_for(1)

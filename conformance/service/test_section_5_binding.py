@@ -73,6 +73,7 @@ async def _ask(probe: Probe, path: str, paid: Paid | None = None) -> TargetAnswe
         "5: Access to protected endpoints",
         so="However its path is spelled, the protected content is served for a proof only.",
     ),
+    decisive=False,
 )
 async def another_spelling_is_no_way_around(probe: Probe) -> None:
     for path in spellings(probe.target.protected.path):
@@ -91,7 +92,6 @@ async def another_spelling_is_no_way_around(probe: Probe) -> None:
     needs="funds, sessions",
     pays=1,
     deposits="0.02",
-    decisive=True,
 )
 async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
     payer = await probe.wallets.payer()
@@ -108,6 +108,7 @@ async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
     control="payment",
     needs="funds, agents",
     pays=1,
+    decisive=False,
 )
 async def a_list_of_agents_does_not_open_the_quote(probe: Probe) -> None:
     listed = await probe.send("GET", probe.target.agents.path)
@@ -126,7 +127,6 @@ async def a_list_of_agents_does_not_open_the_quote(probe: Probe) -> None:
         so="An entitlement and a stored record open the path that they are for, and no other.",
     ),
     pays=2,
-    decisive=True,
 )
 async def what_is_paid_for_one_path_opens_no_other(probe: Probe) -> None:
     other, paid = await second_path(probe), await probe.buy()
@@ -148,7 +148,6 @@ async def what_is_paid_for_one_path_opens_no_other(probe: Probe) -> None:
         "5: An entitlement is valid only",
         so="A path with another letter, or with more at its end, is not exactly the resource.",
     ),
-    decisive=True,
 )
 async def other_letters_are_another_resource(probe: Probe) -> None:
     paid, path = await probe.buy(), probe.target.protected.path

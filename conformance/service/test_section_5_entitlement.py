@@ -54,6 +54,7 @@ FAILURES: dict[str, Fault] = {
 @unpaid_case(
     "5/stored-records",
     title="A payment id without a record, invented or not paid yet, gets a 402.",
+    decisive=False,
 )
 async def an_invented_id_is_worth_nothing(probe: Probe) -> None:
     for payment_id in INVENTED:
@@ -70,7 +71,6 @@ async def an_invented_id_is_worth_nothing(probe: Probe) -> None:
     "5/cache-first",
     title="The id of a settled payment opens its resource 25 times, also at the same time.",
     ground=explicit("5: Look in", "5: When it is present", "5: When one exists"),
-    decisive=True,
 )
 async def access_again(probe: Probe) -> None:
     payment_id = (await probe.buy()).challenge.payment_id
@@ -89,7 +89,6 @@ async def access_again(probe: Probe) -> None:
         "2.1: resource",
         so="The requested path is compared, and a query is no part of a path.",
     ),
-    decisive=True,
 )
 async def a_query_is_no_part_of_the_path(probe: Probe) -> None:
     endpoint, challenge = probe.target.protected, await probe.challenge()
@@ -113,7 +112,6 @@ async def a_query_is_no_part_of_the_path(probe: Probe) -> None:
         "0: All bodies are JSON",
         so="Payment id and path decide: neither the order, nor the case of a header's name.",
     ),
-    decisive=True,
 )
 async def access_for_any_order(probe: Probe) -> None:
     payment_id, endpoint = (await probe.buy()).challenge.payment_id, probe.target.protected
@@ -130,6 +128,7 @@ async def access_for_any_order(probe: Probe) -> None:
 @unpaid_case(
     "5/stored-records",
     title="Without a payment, random values of X-Payment-Id and X-Session-Id get no content.",
+    decisive=False,
 )
 async def a_made_up_proof_is_worth_nothing(probe: Probe) -> None:
     letters = string.ascii_letters + string.digits + string.punctuation
@@ -146,7 +145,6 @@ async def a_made_up_proof_is_worth_nothing(probe: Probe) -> None:
     title="Of two payments of one payer for one resource, each id grants access.",
     needs="funds",
     pays=2,
-    decisive=True,
 )
 async def each_payment_of_a_payer_opens_it(probe: Probe) -> None:
     payer = await probe.wallets.payer()
@@ -163,7 +161,6 @@ async def each_payment_of_a_payer_opens_it(probe: Probe) -> None:
         "5: Otherwise look",
         so="Each request looks the payment up anew: an earlier refusal decides nothing.",
     ),
-    decisive=True,
 )
 async def an_id_that_was_refused_is_good_once_it_is_paid(probe: Probe) -> None:
     challenge = await probe.challenge()
@@ -182,7 +179,6 @@ async def an_id_that_was_refused_is_good_once_it_is_paid(probe: Probe) -> None:
         so="A payment stays stored and its id used, however many the payer has made since.",
     ),
     needs="world",
-    decisive=True,
 )
 async def each_of_many_payments_of_a_payer_opens_it(probe: Probe) -> None:
     payer = await probe.wallets.payer()
@@ -197,7 +193,6 @@ async def each_of_many_payments_of_a_payer_opens_it(probe: Probe) -> None:
 @refusal_case(
     "5/stored-records",
     title=("Only the exact id of a payment grants access: no part of it, and no text around it."),
-    decisive=True,
 )
 async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
     payment_id = (await probe.buy()).challenge.payment_id
@@ -220,7 +215,6 @@ async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
     title="A payment that the facilitator did not settle grants nothing.",
     ground=UNSETTLED,
     needs="world",
-    decisive=True,
     disturbs=True,
 )
 async def without_money_no_record_is_settled(probe: Probe) -> None:
@@ -235,6 +229,7 @@ async def without_money_no_record_is_settled(probe: Probe) -> None:
     ground=UNSETTLED,
     needs="world",
     disturbs=True,
+    decisive=False,
 )
 async def a_reverted_transfer_is_no_payment(probe: Probe) -> None:
     await _grants_nothing(probe, "the transaction reverts", None)
@@ -259,6 +254,7 @@ async def _grants_nothing(probe: Probe, failure: str, fault: Fault | None) -> No
     title="After a restart, with an empty cache, the stored record still grants its resource.",
     needs="funds, restart",
     pays=1,
+    decisive=False,
 )
 async def the_record_grants_without_the_cache(probe: Probe) -> None:
     payment_id = (await probe.buy()).challenge.payment_id
@@ -272,7 +268,6 @@ async def the_record_grants_without_the_cache(probe: Probe) -> None:
     ground=UNSETTLED,
     control="payment",
     needs="world, restart",
-    decisive=True,
     disturbs=True,
 )
 async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None:
@@ -292,6 +287,7 @@ async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None
     control="payment",
     needs="funds, restart, sessions",
     deposits="0.02",
+    decisive=False,
 )
 async def the_record_is_for_its_resource(probe: Probe) -> None:
     deposit = await probe.pay((await probe.deposit(2))[1])
@@ -308,7 +304,6 @@ def _long_s(setting: Setting) -> float:
     "5/stored-records",
     title="A payment from the beginning of the run still grants access at its end.",
     waits=_long_s,
-    decisive=True,
 )
 async def a_payment_is_not_forgotten(probe: Probe) -> None:
     payment_id = (await probe.buy()).challenge.payment_id

@@ -114,7 +114,6 @@ def _ways(paid: Paid, spelling: Spelling) -> Iterator[tuple[str, str]]:
 @refusal_case(
     "5/nonce-once",
     title="A settled authorization, in any encoding, pays for no second id.",
-    decisive=True,
 )
 async def it_pays_for_no_other_id(probe: Probe) -> None:
     paid = await probe.buy()
@@ -130,6 +129,7 @@ async def it_pays_for_no_other_id(probe: Probe) -> None:
 @refusal_case(
     "5/nonce-once",
     title="A settled authorization that is sent again moves no money, and buys nothing new.",
+    decisive=False,
 )
 async def it_pays_once_for_its_own_id(probe: Probe) -> None:
     paid = await probe.buy()
@@ -144,6 +144,7 @@ async def it_pays_once_for_its_own_id(probe: Probe) -> None:
     "5/nonce-once",
     title="A settled authorization does not pay a session's deposit of the same amount.",
     pays=1,
+    decisive=False,
 )
 async def it_pays_for_no_session(probe: Probe) -> None:
     paid = await probe.buy()
@@ -160,6 +161,7 @@ async def it_pays_for_no_session(probe: Probe) -> None:
     "5/nonce-once",
     title="Another payer can use the same nonce: the token has nonces per address.",
     needs="world",
+    decisive=False,
 )
 async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
     paid, payer = await probe.buy(), await probe.wallets.payer()
@@ -178,7 +180,6 @@ async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
         so="A cancelled nonce has moved no money, so there is no settled payment.",
     ),
     needs="world",
-    decisive=True,
     disturbs=True,
 )
 async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
@@ -205,7 +206,6 @@ async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
         so="A transfer uses a nonce, a refusal does not: else anybody could use up others' nonces.",
     ),
     needs="world",
-    decisive=True,
 )
 async def a_nonce_is_not_used_by_what_was_refused(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -226,7 +226,6 @@ async def a_nonce_is_not_used_by_what_was_refused(probe: Probe) -> None:
     ),
     needs="world",
     disturbs=True,
-    decisive=True,
 )
 async def it_pays_once_whatever_the_facilitator_says(probe: Probe) -> None:
     paid = await probe.buy()
@@ -260,6 +259,7 @@ async def it_pays_once_whatever_the_facilitator_says(probe: Probe) -> None:
 @refusal_case(
     "5/nonce-once",
     title="Concurrent copies of one payment make one transfer and one receipt.",
+    decisive=False,
 )
 async def one_id_at_the_same_time(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -273,7 +273,6 @@ async def one_id_at_the_same_time(probe: Probe) -> None:
 @refusal_case(
     "5/nonce-once",
     title="One authorization sent concurrently for several ids pays for one id.",
-    decisive=True,
 )
 async def two_ids_at_the_same_time(probe: Probe) -> None:
     payer, challenges = await probe.wallets.payer(), [await probe.challenge() for _ in range(4)]
@@ -290,6 +289,7 @@ async def two_ids_at_the_same_time(probe: Probe) -> None:
     "5/nonce-once",
     title="While the answer to one settlement is held back, its header pays for nothing else.",
     needs="world",
+    decisive=False,
 )
 async def two_ids_while_the_answer_is_held(probe: Probe) -> None:
     payer, challenges = await probe.wallets.payer(), [await probe.challenge() for _ in range(4)]

@@ -64,6 +64,7 @@ async def _burst(probe: Probe, session: OpenSession, requests: int) -> int:
     title="A budget of exactly the price is enough: the first request is served.",
     needs="funds, sessions",
     deposits="0.01",
+    decisive=False,
 )
 async def the_last_unit_is_served(probe: Probe) -> None:
     session, _ = await _open(probe, 1)
@@ -80,7 +81,6 @@ async def the_last_unit_is_served(probe: Probe) -> None:
     ),
     needs="funds, sessions",
     deposits="0.29",
-    decisive=True,
 )
 async def all_of_the_budget_can_be_spent(probe: Probe) -> None:
     session, worth = await _open(probe, 29)
@@ -100,6 +100,7 @@ async def all_of_the_budget_can_be_spent(probe: Probe) -> None:
     "5/session-condition",
     title="A deposit for 41 requests pays for 41, also if they are concurrent.",
     needs="world, sessions",
+    decisive=False,
 )
 async def a_larger_budget_can_be_spent_at_once(probe: Probe) -> None:
     session, worth = await _open(probe, 41)
@@ -150,7 +151,6 @@ async def each_id_in_its_own_header(probe: Probe) -> None:
         so="The budget is what was deposited; only deposits raise it.",
     ),
     deposits="0.01",
-    decisive=True,
 )
 async def a_budget_is_what_was_deposited(probe: Probe) -> None:
     _, challenge = await probe.deposit(1)
@@ -168,6 +168,7 @@ async def a_budget_is_what_was_deposited(probe: Probe) -> None:
     title="Of many concurrent requests, and of later ones, no more are served than were paid for.",
     ground=SPENT,
     deposits="0.04",
+    decisive=False,
 )
 async def no_unit_is_spent_twice(probe: Probe) -> None:
     for requests in (1, 3):
@@ -195,7 +196,6 @@ async def _spends_at_most(
         so="Only an accepted request that is served raises released; an error does not.",
     ),
     deposits="0.02",
-    decisive=True,
 )
 async def a_bad_request_costs_nothing(probe: Probe) -> None:
     session, _ = await _open(probe, 2)
@@ -214,7 +214,6 @@ async def a_bad_request_costs_nothing(probe: Probe) -> None:
         so="What is debited is the amount required, and a quote has one price, for any order.",
     ),
     deposits="0.20",
-    decisive=True,
 )
 async def every_order_costs_the_same(probe: Probe) -> None:
     if not probe.target.protected.amount_base:
@@ -236,7 +235,6 @@ async def every_order_costs_the_same(probe: Probe) -> None:
         "5: When deposited - released", so="The amount is that of the endpoint that is requested."
     ),
     deposits="0.04",
-    decisive=True,
 )
 async def another_path_costs_its_own_price(probe: Probe) -> None:
     other, price_base = await second_path(probe), (await probe.challenge()).amount_base
@@ -259,7 +257,6 @@ async def another_path_costs_its_own_price(probe: Probe) -> None:
         so="Only a request that is served raises released.",
     ),
     deposits="0.04",
-    decisive=True,
 )
 async def what_it_cannot_pay_for_costs_nothing(probe: Probe) -> None:
     other, price_base = await second_path(probe), (await probe.challenge()).amount_base
@@ -284,7 +281,6 @@ async def what_it_cannot_pay_for_costs_nothing(probe: Probe) -> None:
         so="Each session id finds the deposited and released amounts of its own session.",
     ),
     needs="funds, sessions, world",
-    decisive=True,
 )
 async def each_session_spends_its_own_budget(probe: Probe) -> None:
     payer = await probe.wallets.payer()
@@ -309,6 +305,7 @@ async def each_session_spends_its_own_budget(probe: Probe) -> None:
     ),
     needs="funds, sessions, restart",
     deposits="0.02",
+    decisive=False,
 )
 async def a_restart_gives_nothing_back(probe: Probe) -> None:
     session, worth = await _open(probe, 2)

@@ -74,7 +74,6 @@ def _resigned(
     title="An authorization is refused unless its payer has signed exactly these fields.",
     ground=PROVES,
     pays=9,
-    decisive=True,
 )
 async def what_the_payer_has_not_signed_is_refused(probe: Probe) -> None:
     challenge, payer, other = (

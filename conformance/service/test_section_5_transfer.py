@@ -48,7 +48,6 @@ async def amounts_made_up(probe: Probe) -> None:
     "5/exact-recipient",
     title="A transfer to another account is refused, even if the requirements sent back name it.",
     pays=2,
-    decisive=True,
 )
 async def another_account_is_paid(probe: Probe) -> None:
     payer, others = await probe.wallets.payer(), []

@@ -70,7 +70,6 @@ async def near_the_edges(probe: Probe) -> None:
         so="An authorization is valid from validAfter to validBefore, however short that is.",
     ),
     needs="world",
-    decisive=True,
 )
 async def inside_its_edges(probe: Probe) -> None:
     for window_s in INSIDE_S:

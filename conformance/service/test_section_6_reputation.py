@@ -30,6 +30,7 @@ async def _reputations(probe: Probe, proof: dict[str, str]) -> list[Any]:
     pays=2,
     waits=turn_s,
     late=True,
+    decisive=False,
 )
 async def a_matched_payment_counts(probe: Probe) -> None:
     answer, proof = await probe.send("GET", probe.target.agents.path), {}

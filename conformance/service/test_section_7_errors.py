@@ -33,7 +33,6 @@ PAST_S, FUTURE_S = (-420, -60), (600, 900)
 @unpaid_case(
     "7/payment-required",
     title="A request without a valid proof of payment gets a 402 for this resource.",
-    decisive=True,
 )
 async def no_proof_no_content(probe: Probe) -> None:
     places, challenge = probe.target.payment_required, await probe.challenge()
@@ -57,7 +56,6 @@ async def no_proof_no_content(probe: Probe) -> None:
 @unpaid_case(
     "7/payment-required",
     title="Malformed values of X-Payment-Id and X-Session-Id open nothing.",
-    decisive=True,
 )
 async def a_malformed_proof_is_none(probe: Probe) -> None:
     for each in await inputs.sent(probe, "proofs"):
@@ -103,7 +101,6 @@ async def a_payer_with_too_little(probe: Probe) -> None:
         so=("What resolves it is money in the wallet: neither a new header nor a new payment id."),
     ),
     needs="world",
-    decisive=True,
 )
 async def money_in_the_wallet_resolves_it(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), probe.wallets.stranger()
@@ -141,7 +138,6 @@ async def a_new_header_resolves_it(probe: Probe) -> None:
         so="What resolves it is a new authorization, and not a new id: the id is still good.",
     ),
     pays=2,
-    decisive=True,
 )
 async def a_new_authorization_resolves_it(probe: Probe) -> None:
     challenge, payer, header = await probe.signed(window_s=PAST_S)
@@ -157,7 +153,6 @@ async def a_new_authorization_resolves_it(probe: Probe) -> None:
         so="What resolves it is a fresh nonce, and not a new id: the id is still good.",
     ),
     pays=2,
-    decisive=True,
 )
 async def a_fresh_nonce_resolves_it(probe: Probe) -> None:
     paid, challenge = await probe.buy(), await probe.challenge()
@@ -175,7 +170,6 @@ async def a_fresh_nonce_resolves_it(probe: Probe) -> None:
         so="A nonce that was cancelled is stale: it cannot be used any more.",
     ),
     needs="world",
-    decisive=True,
 )
 async def the_nonce_was_cancelled(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -193,7 +187,6 @@ async def the_nonce_was_cancelled(probe: Probe) -> None:
         so="A new id resolves it, and no new header: the refused payment has used no nonce.",
     ),
     pays=2,
-    decisive=True,
 )
 async def a_new_id_resolves_it(probe: Probe) -> None:
     paid = await probe.buy()
@@ -216,7 +209,6 @@ async def a_new_id_resolves_it(probe: Probe) -> None:
         so="A settlement uses an id and a nonce; a refusal uses nothing.",
     ),
     needs="world",
-    decisive=True,
 )
 async def what_was_refused_has_not_paid(probe: Probe) -> None:
     challenge, one, other = (
@@ -254,7 +246,6 @@ async def _pays(probe: Probe, challenge: Challenge, payer: Wallet) -> None:
     "7/payment-already-settled",
     title="A paid deposit accepts no second payment, and its session keeps its budget.",
     needs="funds, sessions, world",
-    decisive=True,
 )
 async def a_second_payment_for_a_deposit(probe: Probe) -> None:
     session = await probe.open_session(await probe.budget_for(2))
@@ -289,7 +280,6 @@ async def a_second_payer_for_one_id(probe: Probe) -> None:
         so="The first payment uses the id; every other one comes too late, and moves nothing.",
     ),
     needs="world",
-    decisive=True,
 )
 async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
     for payers in (2, 1):
@@ -316,6 +306,7 @@ async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
     ),
     needs="world",
     disturbs=True,
+    decisive=False,
 )
 async def a_second_payment_after_a_lost_answer(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -339,6 +330,7 @@ async def a_second_payment_after_a_lost_answer(probe: Probe) -> None:
     control="payment",
     needs="funds, restart",
     pays=2,
+    decisive=False,
 )
 async def a_second_payment_after_a_restart(probe: Probe) -> None:
     paid = await probe.buy()

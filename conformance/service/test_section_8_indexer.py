@@ -67,7 +67,6 @@ NO_BLOCK: dict[str, Fault] = {
     ),
     needs="funds, world",
     waits=turns_s(RUNS),
-    decisive=True,
     late=True,
 )
 async def what_has_no_block_is_asked_for_again(probe: Probe) -> None:
@@ -93,7 +92,6 @@ async def what_has_no_block_is_asked_for_again(probe: Probe) -> None:
     ),
     needs="funds, world",
     waits=turns_s(3),
-    decisive=True,
     late=True,
 )
 async def what_has_its_block_is_asked_for_no_more(probe: Probe) -> None:
@@ -121,7 +119,6 @@ async def what_has_its_block_is_asked_for_no_more(probe: Probe) -> None:
     ),
     needs="funds, world, restart",
     waits=turns_s(RUNS),
-    decisive=True,
     late=True,
 )
 async def what_was_paid_before_a_restart_is_asked_for(probe: Probe) -> None:
@@ -138,6 +135,7 @@ async def what_was_paid_before_a_restart_is_asked_for(probe: Probe) -> None:
     needs="funds, world",
     waits=turn_s,
     late=True,
+    decisive=False,
 )
 async def every_transaction_is_asked_for(probe: Probe) -> None:
     hashes = [tx_hash(await buy_late(probe)) for _ in range(3)]
@@ -151,6 +149,7 @@ async def every_transaction_is_asked_for(probe: Probe) -> None:
     needs="funds, world",
     waits=turn_s,
     late=True,
+    decisive=False,
 )
 async def once_in_an_interval(probe: Probe) -> None:
     interval_s, bought_s = probe.target.indexer.interval_s, {}
@@ -205,6 +204,7 @@ async def _let_pass(probe: Probe, seconds: float) -> None:
     needs="funds, world",
     waits=turns_s(RUNS),
     late=True,
+    decisive=False,
 )
 async def the_newest_first(probe: Probe) -> None:
     await late(probe)
@@ -228,7 +228,6 @@ async def the_newest_first(probe: Probe) -> None:
     title="Of 101 payments without a block, a run queries the newest, and not the oldest.",
     needs="funds, world",
     waits=turns_s(RUNS),
-    decisive=True,
     late=True,
 )
 async def a_hundred_the_newest(probe: Probe) -> None:

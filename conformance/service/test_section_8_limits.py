@@ -22,6 +22,7 @@ WINDOW_S = (-60, 300)
 @unpaid_case(
     "8/quote-price",
     title="A quote costs 10000 base units, 0.01 of the token.",
+    decisive=False,
 )
 async def the_price_of_a_quote(probe: Probe) -> None:
     price_base = probe.target.protected.amount_base
@@ -35,6 +36,7 @@ async def the_price_of_a_quote(probe: Probe) -> None:
 @unpaid_case(
     "8/timeout",
     title="maxTimeoutSeconds is 300.",
+    decisive=False,
 )
 async def how_long_requirements_are_valid(probe: Probe) -> None:
     timeout_s = probe.target.payment_required.max_timeout_s
@@ -48,7 +50,6 @@ async def how_long_requirements_are_valid(probe: Probe) -> None:
 @paid_case(
     "8/validity-window",
     title="An authorization valid from 60 s before signing to 300 s after is accepted.",
-    decisive=True,
 )
 async def the_window_shown_is_taken(probe: Probe) -> None:
     challenge, _, header = await probe.signed(window_s=WINDOW_S)
@@ -67,7 +68,6 @@ async def the_window_shown_is_taken(probe: Probe) -> None:
         so="validBefore is the latest execution time: until then it is valid.",
     ),
     waits=lambda _: WINDOW_S[1],
-    decisive=True,
 )
 async def the_window_shown_is_taken_to_its_end(probe: Probe) -> None:
     challenge = await probe.challenge()
@@ -93,6 +93,7 @@ async def _buy_into_empty_cache(probe: Probe) -> None:
     "8/cache-lifetime",
     title="In the cache of our own service, an entitlement lives for 24 hours.",
     needs="world, clock",
+    decisive=False,
 )
 async def cached_for_a_day(probe: Probe) -> None:
     await _buy_into_empty_cache(probe)
@@ -108,6 +109,7 @@ async def cached_for_a_day(probe: Probe) -> None:
     "8/cache-sweep",
     title="An expired entitlement is removed from our own service's cache within the hour.",
     needs="world, clock",
+    decisive=False,
 )
 async def cleared_within_the_hour(probe: Probe) -> None:
     await _buy_into_empty_cache(probe)
