@@ -1,6 +1,5 @@
 """Section 2.3: the payment header: its content and its validity."""
 
-import base64
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -14,6 +13,7 @@ from x402sim.spec.ground import derived
 from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge, TargetAnswer
 from x402sim.suite.service.case import case, paid_case, refusal_case
+from x402sim.suite.service.inputs import in_header, upper
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, plain
 
@@ -50,11 +50,7 @@ async def a_hex_header_is_accepted(probe: Probe) -> None:
 async def hex_digits_may_be_in_upper_case(probe: Probe) -> None:
     _require_hex(probe)
     challenge, _, header = await probe.signed(spelling="hex")
-    await probe.settles(challenge, _upper(header))
-
-
-def _upper(text: str) -> str:
-    return "0x" + text[2:].upper()
+    await probe.settles(challenge, upper(header))
 
 
 @case(
@@ -109,7 +105,7 @@ def _left_out(payload: dict[str, Any], *, part: str) -> dict[str, Any]:
 def _packed(probe: Probe, header: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> str:
     fields: dict[str, Any] = msgspec.to_builtins(decode_header(header))
     text = msgspec.json.encode({**fields, "payload": change(fields["payload"])})
-    return to_hex(text) if probe.target.pay.spelling == "hex" else base64.b64encode(text).decode()
+    return in_header(text, probe.target.pay.spelling)
 
 
 @case(
@@ -120,7 +116,7 @@ def _packed(probe: Probe, header: str, change: Callable[[dict[str, Any]], dict[s
     pays=2,
 )
 async def letters_may_be_in_another_case(probe: Probe) -> None:
-    for change, names in ((str.lower, ("from", "to", "asset")), (_upper, ("nonce", "signature"))):
+    for change, names in ((str.lower, ("from", "to", "asset")), (upper, ("nonce", "signature"))):
         challenge, _, header = await probe.signed()
         spelled = _packed(probe, header, partial(_changed, change=change, names=names))
         await probe.settles(challenge, spelled)
@@ -168,9 +164,7 @@ async def zeros_in_front_are_kept(probe: Probe) -> None:
 )
 async def what_the_header_says_is_done(probe: Probe) -> None:
     paid = await probe.buy()
-    receipt = await probe.chain.mined(paid)
-    if receipt is None:
-        raise Inconclusive("the chain does not know the transaction of the payment's receipt")
+    receipt = await probe.chain.receipt(paid)
     auth, _ = authorization_of(paid.header)
     used = [
         log["topics"][1:]

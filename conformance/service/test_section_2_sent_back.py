@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.networks import NETWORKS
@@ -18,7 +16,6 @@ from x402sim.spec.ground import derived, explicit, silent
 from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge, whole
 from x402sim.suite.service.case import ServiceCase, case, paid_case, refusal_case, session_case
-from x402sim.suite.service.control_api import SETTLE, VERIFY
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import Inconclusive
@@ -51,7 +48,9 @@ def _another(clause: str, title: str, field: str, other: Callable[[str], str]) -
     async def what_is_changed_settles_nothing_else(probe: Probe) -> None:
         challenge, payer, header = await probe.signed()
         changed = other(probe.wallets.network(challenge).name)
-        await _facilitator_takes(probe, challenge, payer, field, changed)
+        if probe.world.exists:  # one for several schemes, networks and tokens takes all of them
+            wanted = {**challenge.requirements, field: changed}
+            await probe.world.accept_all(payer, wanted, INVENTED_TX, changed)
         await _nothing_else(probe, challenge, payer, header, **{field: changed})
 
     return what_is_changed_settles_nothing_else
@@ -277,30 +276,3 @@ async def _nothing_else(
     """
     answer = await probe.settle(challenge, header, requirements=changed)
     return await probe.expect_nothing_or_as_issued(challenge, payer, answer)
-
-
-async def _facilitator_takes(
-    probe: Probe, challenge: Challenge, payer: Wallet, field: str, value: str
-) -> None:
-    """Make the world's facilitator accept any request that contains `value`, and settle nothing.
-
-    A facilitator for several schemes, networks and tokens would accept the request: only
-    the service knows which of them its 402 named.
-    """
-    if not probe.world.exists:
-        return
-    wanted = {**challenge.requirements, field: value}
-    settled = {
-        "x402Version": 1,
-        "event": "payment.settled",
-        "txHash": INVENTED_TX,
-        "from": payer.address,
-        "to": wanted["payTo"],
-        "value": wanted["maxAmountRequired"],
-        "blockNumber": 1,
-        "network": wanted["network"],
-        "timestamp": "2026-01-01T00:00:00.000Z",
-    }
-    for fault, said in ((VERIFY, {"isValid": True, "invalidReason": None}), (SETTLE, settled)):
-        body = msgspec.json.encode(said).decode()
-        await probe.world.fault(fault(does="answer", status=200, body=body, contains=value))

@@ -13,7 +13,7 @@ from typing import Any
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import to_hex
-from x402sim.protocol.header import authorization_of, encode_header
+from x402sim.protocol.header import authorization_of
 from x402sim.protocol.refusals import Refusal
 from x402sim.spec.ground import derived, silent
 from x402sim.spec.needs import Need
@@ -21,6 +21,7 @@ from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge
 from x402sim.suite.service.case import case, refusal_case, session_case
 from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE, VERIFY, eventually
+from x402sim.suite.service.inputs import low_v, one_bit_changed
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 from x402sim.world.faults import Fault
@@ -58,8 +59,8 @@ BUSY_NODES = {
 }
 """A node's answers after too many requests, which tell nothing about the nonce."""
 FALSE: dict[str, Callable[[bytes], bytes]] = {
-    "a false signature": lambda signature: bytes([signature[0] ^ 1]) + signature[1:],
-    "v of 0 or 1": lambda signature: signature[:64] + bytes([signature[64] - 27]),
+    "a false signature": one_bit_changed,
+    "v of 0 or 1": low_v,
     "half a signature": lambda signature: signature[:32],
 }
 """Signatures that no token accepts, or that only some tokens accept."""
@@ -187,11 +188,9 @@ async def a_busy_node_says_nothing_of_a_payment(probe: Probe) -> None:
 async def what_was_false_before_takes_nothing(probe: Probe) -> None:
     for name, is_verified in product([*FALSE, "an unreadable header"], (True, False)):
         challenge, payer, header = await probe.signed()
-        auth, signature = authorization_of(header)
-        network, spelling = probe.wallets.network(challenge), probe.target.pay.spelling
         false = UNREADABLE
         if name in FALSE:
-            false = encode_header(auth, FALSE[name](signature), network, spelling)
+            false = probe.wallets.resigned(challenge, header, FALSE[name])
         if not is_verified:
             await probe.world.fault(VERIFY(does="lose answer"), of=payer)
         await probe.settle(challenge, false, may_break=True)

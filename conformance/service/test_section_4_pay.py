@@ -336,10 +336,7 @@ async def _settle_nothing(probe: Probe, fault: Fault | None) -> None:
     A final refusal is not required: a target that answers "pending" breaks nothing.
     """
     challenge, payer, header = await probe.signed()
-    if fault is None:
-        await probe.world.post("force-revert", {"calls": 1, "account": payer.address})
-    else:
-        await probe.world.fault(replace(fault, times=None), of=payer)
+    await probe.world.hinder(payer, fault)
     answer = await probe.settle(challenge, header, may_break=True)
     expect.holds("no receipt", not answer.is_receipt, answer.summary)
     expect.not_served(await probe.ask(payment_id=challenge.payment_id))

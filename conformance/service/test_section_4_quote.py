@@ -23,9 +23,7 @@ AT_ONCE = 3
     title=("The 402 of the protected endpoint asks for its price, 10000 base units for a quote."),
 )
 async def a_quote_has_its_price(probe: Probe) -> None:
-    price_base = probe.target.protected.amount_base
-    if not price_base:
-        raise NotApplicable("the target file says that the price is open")
+    price_base = probe.require_price()
     probe.by_target("protected.amount_base")
     asked = (await probe.challenge()).amount_base
     expect.equal("maxAmountRequired", asked, price_base)
@@ -41,8 +39,7 @@ async def a_quote_has_its_price(probe: Probe) -> None:
     ),
 )
 async def another_order_costs_the_same(probe: Probe) -> None:
-    if not probe.target.protected.amount_base:
-        raise NotApplicable("the target file says that the price is open")
+    probe.require_price()
     challenge = await probe.challenge()
     answers = [await probe.ask(body=order) for order in other_orders(probe)]
     required = [answer for answer in answers if answer.status == 402]

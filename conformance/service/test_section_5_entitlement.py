@@ -3,8 +3,6 @@
 import asyncio
 import string
 
-from msgspec.structs import replace
-
 from x402sim.spec.ground import derived, explicit
 from x402sim.suite.service import expect
 from x402sim.suite.service.answers import read_402
@@ -238,10 +236,7 @@ async def a_reverted_transfer_is_no_payment(probe: Probe) -> None:
 async def _grants_nothing(probe: Probe, failure: str, fault: Fault | None) -> None:
     """Demand that a payment grants nothing: with a fault, or with a revert of the chain."""
     challenge, payer, header = await probe.signed()
-    if fault is None:
-        await probe.world.post("force-revert", {"calls": 1, "account": payer.address})
-    else:
-        await probe.world.fault(replace(fault, times=None), of=payer)
+    await probe.world.hinder(payer, fault)
     answer = await probe.settle(challenge, header)
     if await probe.world.transfers(payer):
         raise Inconclusive(f"{failure}, but money has moved")

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from x402sim.protocol.crypto import HALF_ORDER, to_hex
+from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header
 from x402sim.protocol.messages import encode
 from x402sim.report.results import DemandKey
@@ -18,7 +18,8 @@ from x402sim.spec.ground import derived
 from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge, Paid, TargetAnswer
 from x402sim.suite.service.case import case, refusal_case, session_case
-from x402sim.suite.service.control_api import HOLD_S, SETTLE, VERIFY, eventually
+from x402sim.suite.service.control_api import HOLD_S, SETTLE, eventually
+from x402sim.suite.service.inputs import high_s, in_header, upper
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive, NotApplicable
 
@@ -40,18 +41,8 @@ def _in_payload(change: Callable[[Any], Any], *names: str) -> Callable[[dict[str
     return changed
 
 
-def _upper(text: str) -> str:
-    return "0x" + text[2:].upper()
-
-
 def _high_s(signature: str) -> str:
-    raw = bytes.fromhex(signature[2:])
-    s = 2 * HALF_ORDER + 1 - int.from_bytes(raw[32:64])
-    return to_hex(raw[:32] + s.to_bytes(32) + bytes([55 - raw[64]]))
-
-
-def _broken(signature: str) -> str:
-    return _high_s(signature)[:-2] + signature[-2:]
+    return to_hex(high_s(bytes.fromhex(signature[2:])))
 
 
 REWRITTEN: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -59,14 +50,14 @@ REWRITTEN: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a field more": lambda body: {**body, "note": "again"},
     "a field more inside": lambda body: {**body, "payload": {**body["payload"], "note": "again"}},
     "addresses in lower case": _in_payload(str.lower, "from", "to", "asset"),
-    "addresses in upper case": _in_payload(_upper, "from", "to", "asset"),
-    "the nonce in upper case": _in_payload(_upper, "nonce"),
-    "the signature in upper case": _in_payload(_upper, "signature"),
+    "addresses in upper case": _in_payload(upper, "from", "to", "asset"),
+    "the nonce in upper case": _in_payload(upper, "nonce"),
+    "the signature in upper case": _in_payload(upper, "signature"),
     "the nonce without 0x": _in_payload(lambda text: text[2:], "nonce"),
     "times as strings": _in_payload(str, "validAfter", "validBefore"),
     "the value with a zero in front": _in_payload(lambda text: "0" + text, "value"),
     "the other form of its signature": _in_payload(_high_s, "signature"),
-    "a broken signature": _in_payload(_broken, "signature"),
+    "a broken signature": _in_payload(lambda text: _high_s(text)[:-2] + text[-2:], "signature"),
 }
 """The same authorization, as another object."""
 
@@ -77,18 +68,14 @@ def rewritten(header: str, spelling: Spelling) -> Iterator[tuple[str, str]]:
     text = json.dumps(body, separators=(",", ":")).encode()
     yield "the same header", header
     for name, change in REWRITTEN.items():
-        yield name, _spelled(json.dumps(change(body), separators=(",", ":")).encode(), spelling)
-    yield "white space", _spelled(json.dumps(body, indent=1).encode() + b"\n", spelling)
-    yield "an escaped letter", _spelled(text.replace(b'"0x', rb'"\u0030x'), spelling)
-    yield "the other spelling", _spelled(text, "base64" if spelling == "hex" else "hex")
+        yield name, in_header(json.dumps(change(body), separators=(",", ":")).encode(), spelling)
+    yield "white space", in_header(json.dumps(body, indent=1).encode() + b"\n", spelling)
+    yield "an escaped letter", in_header(text.replace(b'"0x', rb'"\u0030x'), spelling)
+    yield "the other spelling", in_header(text, "base64" if spelling == "hex" else "hex")
     yield "hex in upper case", "0x" + text.hex().upper()
     yield "hex after 0X", "0X" + text.hex()
     yield "base64 without padding", base64.b64encode(text).decode().rstrip("=")
     yield "white space around it", f" {header}\n"
-
-
-def _spelled(text: bytes, spelling: Spelling) -> str:
-    return to_hex(text) if spelling == "hex" else base64.b64encode(text).decode()
 
 
 def _receipts(probe: Probe, answers: list[TargetAnswer]) -> set[str]:
@@ -230,22 +217,10 @@ async def a_nonce_is_not_used_by_what_was_refused(probe: Probe) -> None:
 async def it_pays_once_whatever_the_facilitator_says(probe: Probe) -> None:
     paid = await probe.buy()
     wanted = paid.challenge.requirements
-    settled = {
-        "x402Version": 1,
-        "event": "payment.settled",
-        "txHash": paid.receipt.at(probe.target.receipt.tx_hash),
-        "from": paid.payer.address,
-        "to": wanted["payTo"],
-        "value": wanted["maxAmountRequired"],
-        "blockNumber": 1,
-        "network": wanted["network"],
-        "timestamp": "2026-01-01T00:00:00.000Z",
-    }
+    tx_hash = paid.receipt.at(probe.target.receipt.tx_hash)
     for name, header in list(_ways(paid, probe.target.pay.spelling))[:REPEATED]:
         challenge = await probe.challenge()
-        for fault, said in ((VERIFY, {"isValid": True, "invalidReason": None}), (SETTLE, settled)):
-            answer = fault(does="answer", status=200, body=json.dumps(said), times=None)
-            await probe.world.fault(answer, of=paid.payer)
+        await probe.world.accept_all(paid.payer, wanted, tx_hash, paid.payer.address)
         answered = await probe.settle(challenge, header, may_break=True)
         expect.holds(f"no receipt ({name})", not answered.is_receipt, answered.summary)
         expect.not_served(await probe.ask(payment_id=challenge.payment_id))

@@ -216,8 +216,7 @@ async def a_bad_request_costs_nothing(probe: Probe) -> None:
     deposits="0.20",
 )
 async def every_order_costs_the_same(probe: Probe) -> None:
-    if not probe.target.protected.amount_base:
-        raise NotApplicable("the target file says that the price is open")
+    probe.require_price()
     orders = other_orders(probe)
     session, worth = await _open(probe, len(orders) + 2)
     served = 0

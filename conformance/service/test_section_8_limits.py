@@ -25,9 +25,7 @@ WINDOW_S = (-60, 300)
     decisive=False,
 )
 async def the_price_of_a_quote(probe: Probe) -> None:
-    price_base = probe.target.protected.amount_base
-    if not price_base:
-        raise NotApplicable("the target file says that the price is open")
+    price_base = probe.require_price()
     probe.by_target("protected.amount_base")
     asked = (await probe.challenge()).requirements["maxAmountRequired"]
     expect.equal("maxAmountRequired", asked, str(price_base))

@@ -231,7 +231,7 @@ def test_the_command_of_restart_is_run_and_an_answer_awaited(tmp_path: Any) -> N
     [
         ("exit 3", True, "`exit 3` ended with exit code 3"),
         ("sleep 9", True, "did not end within 1 s; let it start the target in the background"),
-        ("true", False, "did not answer within 1 s after `true`: ConnectError nobody is there"),
+        ("true", False, "did not answer within 1 s after `true`: nobody answers"),
     ],
 )  # fmt: skip
 def test_a_restart_that_fails_says_why(command: str, answers: bool, said: str) -> None:

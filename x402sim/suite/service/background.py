@@ -350,7 +350,8 @@ async def _see(probe: Probe) -> None:
         probe.setting.tell(f"whether the service has recovered was not seen: {problem}")
         return
     if looks:
-        disturbers = ", ".join(probe.setting.scheduler.overlaps.unrecovered)
+        unrecovered = probe.setting.scheduler.overlaps.unrecovered
+        disturbers = ", ".join(dict.fromkeys(case.id for case in unrecovered))
         probe.setting.tell(
             f"for {RECOVERY_S:.0f} s after the faults of {disturbers}, the "
             "service was not seen to do again in the background what it did before"

@@ -236,7 +236,7 @@ def is_doubtful(setting: Setting, case: ServiceCase, done: dict[ServiceCase, Cas
     has_faults = setting.control is not None and setting.advance is None
     is_failed = done[case].outcome is Outcome.FAILED
     overlaps = setting.scheduler.overlaps
-    return has_faults and is_failed and bool(overlaps.of[case.name] or overlaps.faults[case.name])
+    return has_faults and is_failed and bool(overlaps.ran_beside(case) or overlaps.faults(case))
 
 
 def _failed_beside_refunds(
@@ -247,15 +247,15 @@ def _failed_beside_refunds(
     A target with one loop for its background may do nothing else while a refund fails. So the
     failed cases are judged once more, beside each other, without faults.
     """
-    had_faults_of = setting.scheduler.overlaps.had_faults_of
-    refunding = {case.name for case in order.waiting_with_faults}
+    faults, refunding = setting.scheduler.overlaps.faults, {*order.waiting_with_faults}
     return [
         case
         for case in done
         if is_doubtful(setting, case, done)
-        and had_faults_of(case.name, refunding)
+        and faults(case)
+        and faults(case) <= refunding
         and Need.RESTART not in case.needs
-        and case not in order.waiting_with_faults
+        and case not in refunding
     ]
 
 
@@ -267,7 +267,7 @@ async def _repeat(
     A case that holds alone is inconclusive, and names the cases beside the first run.
     """
     for case in sorted(cases, key=lambda case: clarity(case, done)):
-        beside = setting.scheduler.overlaps.ran_beside(case.name)
+        beside = setting.scheduler.overlaps.ran_beside(case)
         await recover(setting)
         setting.scheduler.alone()
         setting.tell(f"repeating {case.id} alone, which has failed beside others")
@@ -289,9 +289,7 @@ def _tell_of_waiting(
 async def run_case(setting: Setting, case: ServiceCase) -> CaseResult:
     """Wait for the turn of a case, run its control and the case; the result has no secret."""
     async with setting.scheduler.turn:
-        waits = is_beside(setting, case)
-        joined = setting.scheduler.overlaps.joined
-        with joined(case.name, case.id, waits=waits, disturbs=case.disturbs):
+        with setting.scheduler.overlaps.joined(case, waits=is_beside(setting, case)):
             return await _run_case(setting, case)
 
 

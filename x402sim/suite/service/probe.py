@@ -45,7 +45,7 @@ from x402sim.suite.service.control_api import (
 from x402sim.suite.service.sending import Last, answered, examine_stop, followed, why
 from x402sim.suite.service.setting import RestartFailed, Setting
 from x402sim.suite.service.target import Deviation, deviations
-from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable
 
 Seen = TypeVar("Seen")
 JSON = {"Content-Type": "application/json"}
@@ -218,6 +218,12 @@ class Probe:
         if may_break:
             return self.last
         raise Inconclusive(f"{last.line} was not answered: {why(error)}") from error
+
+    def require_price(self) -> int:
+        """Return the price by the target file, in base units; raises `NotApplicable` if open."""
+        if not (price_base := self.target.protected.amount_base):
+            raise NotApplicable("the target file says that the price is open")
+        return price_base
 
     @property
     def usual_body(self) -> dict[str, Any]:
