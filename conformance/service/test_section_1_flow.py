@@ -68,24 +68,13 @@ WRONG_TOO = derived(
 
 @unpaid_case(
     "1/unpaid-402",
-    title="No body of a wrong form, type or value gives the content away unpaid.",
+    title="No body of a wrong form, type or value, or of random JSON, gives the content away.",
     ground=WRONG_TOO,
 )
 async def no_wrong_request_is_free(probe: Probe) -> None:
-    for group in ("unreadable", "content types", "wrong types"):
+    for group in ("unreadable", "content types", "wrong types", "made up"):
         for each in await inputs.sent(probe, group):
             expect.withheld(each.answer, each.label)
-
-
-@unpaid_case(
-    "1/unpaid-402",
-    title="No random JSON gives away the content without proof of payment.",
-    ground=WRONG_TOO,
-    decisive=False,
-)
-async def no_body_made_up_is_free(probe: Probe) -> None:
-    for each in await inputs.sent(probe, "made up"):
-        expect.withheld(each.answer, each.label)
 
 
 @refusal_case(

@@ -161,25 +161,14 @@ async def who_asks_at_the_same_time_gets_his_own_402(probe: Probe) -> None:
     needs="sessions",
 )
 async def a_malformed_budget_has_no_price(probe: Probe) -> None:
-    for max_spend in MALFORMED:
+    texts = examples("texts", RANDOM_INPUTS, lambda rng: random_text(rng, "0123456789.,+-_e ", 9))
+    near = examples("decimals", RANDOM_INPUTS, _nearly_decimal)
+    for max_spend in (*MALFORMED, *sorted({*texts, *near}, key=lambda each: (len(each), each))):
         _no_other_price(probe, max_spend, await probe.ask_session(max_spend))
     body = {"duration": probe.target.sessions.duration}
     nothing = await probe.send("POST", probe.target.sessions.path, json=body)
     is_refused = nothing.status != 402 and nothing.session_id is None
     expect.holds("a refusal without maxSpend", is_refused, nothing.summary)
-
-
-@unpaid_case(
-    "4.4/max-spend",
-    title=("For random text of digits, signs, points and spaces, no 402 asks for another amount."),
-    ground=NO_OTHER_PRICE,
-    needs="sessions",
-)
-async def any_text_has_its_own_price_or_none(probe: Probe) -> None:
-    texts = examples("texts", RANDOM_INPUTS, lambda rng: random_text(rng, "0123456789.,+-_e ", 9))
-    near = examples("decimals", RANDOM_INPUTS, _nearly_decimal)
-    for text in sorted({*texts, *near}, key=lambda each: (len(each), each)):
-        _no_other_price(probe, text, await probe.ask_session(text))
 
 
 def _nearly_decimal(rng: Stream) -> str:
@@ -235,15 +224,16 @@ async def _opened(probe: Probe, deposit: Challenge, payer: Wallet, max_spend: st
 
 @case(
     "4.4/deposit-flow",
-    title="A deposit is settled like any payment, and then the session can be used.",
+    title="A deposit is settled like any payment, once, and then the session can be used.",
     control="payment",
     needs="funds, sessions",
     deposits="0.02",
 )
 async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
     max_spend, challenge = await probe.deposit(2)
-    session = await _opened(probe, challenge, await probe.wallets.payer(), max_spend)
+    session = await _opened(probe, challenge, payer := await probe.wallets.payer(), max_spend)
     expect.served(await probe.ask(session_id=session.session_id))
+    await probe.world.expect_payments(payer, challenge.amount_base)
 
 
 @session_case(
@@ -316,23 +306,6 @@ async def a_deposit_of_many_tokens(probe: Probe) -> None:
     session = await _opened(probe, challenge, payer, LARGE)
     expect.served(await probe.ask(session_id=session.session_id))
     await probe.world.expect_payments(payer, to_base(LARGE, 6))
-
-
-@case(
-    "4.4/deposit-flow",
-    title="Opening a session moves the deposit once; spending it moves nothing more.",
-    ground=derived(
-        "1: Alternatively, a client funds",
-        "1: Each request is deducted",
-        so=("The budget is funded once, and requests are deducted from it: nothing more is paid."),
-    ),
-    needs="funds, sessions, world",
-    decisive=False,
-)
-async def the_deposit_is_what_is_paid(probe: Probe) -> None:
-    session = await probe.open_session(await probe.budget_for(2))
-    expect.served(await probe.ask(session_id=session.session_id))
-    await probe.world.expect_payments(session.paid.payer, session.paid.challenge.amount_base)
 
 
 @case(

@@ -33,7 +33,7 @@ UNSETTLED = derived(
     "5: Otherwise the response is 402",
     so="Access is granted for the id of a settled payment; without a transfer it is none.",
 )
-FAILURES: dict[str, Fault] = {
+FAILURES: dict[str, Fault | None] = {
     "the facilitator refuses connections": SETTLE(does="refuse"),
     "the facilitator answers 500": SETTLE(does="answer", status=500, body="{}"),
     "the facilitator answers HTML in a 200": SETTLE(
@@ -45,13 +45,14 @@ FAILURES: dict[str, Fault] = {
         body=f'{NOT_SETTLED[:-1]},"success":false,"errorReason":"invalid_transaction_state"}}',
     ),
     "the facilitator's answer is empty": SETTLE(does="answer", status=200, body="{}"),
+    "the transaction reverts": None,
 }
-"""The fault in place of a settlement: no money moves."""
+"""The fault in place of a settlement, or a revert: no money moves."""
 
 
 @unpaid_case(
     "5/stored-records",
-    title="A payment id without a record, invented or not paid yet, gets a 402.",
+    title="A payment id without a record, invented, random or not paid yet, gets no content.",
     decisive=False,
 )
 async def an_invented_id_is_worth_nothing(probe: Probe) -> None:
@@ -61,6 +62,13 @@ async def an_invented_id_is_worth_nothing(probe: Probe) -> None:
         expect.not_served(await probe.ask(payment_id=payment_id))
     for payment_id in HUGE:
         expect.withheld(await probe.ask(payment_id=payment_id, may_break=True))
+    letters = string.ascii_letters + string.digits + string.punctuation
+    proofs = examples("proofs", 16, lambda rng: random_text(rng, letters, 90, shortest=1))
+    for proof in proofs[::2]:
+        expect.not_served(await probe.ask(payment_id=proof))
+    for proof in proofs[1::2]:
+        expect.withheld(await probe.ask(session_id=proof))
+    expect.not_served(await probe.ask(payment_id=proofs[0], session_id=proofs[1]))
     unpaid = await probe.challenge()  # last, because its 402 may be unreadable
     expect.not_served(await probe.ask(payment_id=unpaid.payment_id), is_402=True)
 
@@ -121,21 +129,6 @@ async def access_for_any_order(probe: Probe) -> None:
     for order in other_orders(probe):
         answer = await probe.ask(payment_id=payment_id, body=order)
         expect.holds("no 402 for another order", answer.status != 402, answer.summary, answer.show)
-
-
-@unpaid_case(
-    "5/stored-records",
-    title="Without a payment, random values of X-Payment-Id and X-Session-Id get no content.",
-    decisive=False,
-)
-async def a_made_up_proof_is_worth_nothing(probe: Probe) -> None:
-    letters = string.ascii_letters + string.digits + string.punctuation
-    proofs = examples("proofs", 16, lambda rng: random_text(rng, letters, 90, shortest=1))
-    for proof in proofs[::2]:
-        expect.not_served(await probe.ask(payment_id=proof))
-    for proof in proofs[1::2]:
-        expect.withheld(await probe.ask(session_id=proof))
-    expect.not_served(await probe.ask(payment_id=proofs[0], session_id=proofs[1]))
 
 
 @case(
@@ -210,38 +203,21 @@ async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
 
 @refusal_case(
     "5/stored-records",
-    title="A payment that the facilitator did not settle grants nothing.",
+    title="A payment that the facilitator did not settle, or that reverts, grants nothing.",
     ground=UNSETTLED,
     needs="world",
     disturbs=True,
 )
 async def without_money_no_record_is_settled(probe: Probe) -> None:
     for failure, fault in FAILURES.items():
-        await _grants_nothing(probe, failure, fault)
+        challenge, payer, header = await probe.signed()
+        await probe.world.hinder(payer, fault)
+        answer = await probe.settle(challenge, header)
+        if await probe.world.transfers(payer):
+            raise Inconclusive(f"{failure}, but money has moved")
+        expect.holds(f"no receipt if {failure}", not answer.is_receipt, answer.summary)
+        expect.not_served(await probe.opened(challenge), is_402=True)
         await probe.world.clear_faults()
-
-
-@refusal_case(
-    "5/stored-records",
-    title="A settlement whose transaction reverts grants nothing.",
-    ground=UNSETTLED,
-    needs="world",
-    disturbs=True,
-    decisive=False,
-)
-async def a_reverted_transfer_is_no_payment(probe: Probe) -> None:
-    await _grants_nothing(probe, "the transaction reverts", None)
-
-
-async def _grants_nothing(probe: Probe, failure: str, fault: Fault | None) -> None:
-    """Demand that a payment grants nothing: with a fault, or with a revert of the chain."""
-    challenge, payer, header = await probe.signed()
-    await probe.world.hinder(payer, fault)
-    answer = await probe.settle(challenge, header)
-    if await probe.world.transfers(payer):
-        raise Inconclusive(f"{failure}, but money has moved")
-    expect.holds(f"no receipt if {failure}", not answer.is_receipt, answer.summary)
-    expect.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
 @case(

@@ -368,7 +368,7 @@ def test_a_revert_is_of_the_payer_though_another_transaction_is_mined_first(
             minted.append(await chain.balance(another))
 
     monkeypatch.setattr(LedgerChain, "force_revert", and_another)
-    names = ("what_was_not_settled_grants_nothing", "a_reverted_transfer_is_no_payment")
+    names = ("what_was_not_settled_grants_nothing", "without_money_no_record_is_settled")
     reverting = [each for each in all_checks() if each.name.endswith(names)]
     results = judged(*reverting).values()
     assert {each.outcome: each.reason for each in results} == {Outcome.PASSED: ""}
