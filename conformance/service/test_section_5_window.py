@@ -32,22 +32,13 @@ async def _refused(probe: Probe, *windows: tuple[int, int]) -> None:
 
 @refusal_case(
     "5/window",
-    title="An authorization whose validBefore has passed is refused.",
-    pays=2,
-    decisive="its end",
+    title="An authorization whose validBefore has passed, or not its validAfter, is refused.",
+    pays=5,
+    decisive="its beginning, its end",
 )
-async def after_valid_before(probe: Probe) -> None:
-    await _refused(probe, (-10 * FAR_S, -FAR_S), (-CENTURY_S // 4, -CENTURY_S // 5))
-
-
-@refusal_case(
-    "5/window",
-    title="An authorization that is not valid yet, or never valid, is refused.",
-    pays=3,
-    decisive="its beginning",
-)
-async def before_valid_after(probe: Probe) -> None:
+async def outside_the_window(probe: Probe) -> None:
     far = [(CENTURY_S, 2 * CENTURY_S)] * probe.world.exists  # the user's own key would pay then
+    await _refused(probe, (-10 * FAR_S, -FAR_S), (-CENTURY_S // 4, -CENTURY_S // 5))
     await _refused(probe, (FAR_S, 5 * FAR_S), (FAR_S, -FAR_S), *far)
 
 

@@ -152,7 +152,7 @@ def malformed_headers() -> Iterator[str]:
 
 @unpaid_case(
     "7/malformed-header",
-    title="A malformed payment header settles nothing, and gets no 5xx.",
+    title="A malformed payment header, or one with an enormous validBefore, gets no 5xx.",
     ground=NO_HARM,
 )
 async def a_payment_header_that_is_none(probe: Probe) -> None:
@@ -165,16 +165,7 @@ async def a_payment_header_that_is_none(probe: Probe) -> None:
         if not answer.broken:
             expect.refused(answer)
     expect.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
-
-
-@unpaid_case(
-    "7/malformed-header",
-    title=("An authorization with an enormous validBefore, which the token allows, gets no 5xx."),
-    ground=NO_HARM,
-)
-async def a_window_without_end(probe: Probe) -> None:
-    challenge = await probe.challenge()
-    for valid_before in (2**53, 2**63, 2**64, 2**256 - 1):
+    for valid_before in (2**53, 2**63, 2**64, 2**256 - 1):  # the token allows these
         header = probe.wallets.sign(challenge, probe.wallets.stranger(), valid_before=valid_before)
         _stands(await probe.settle(challenge, header), f"validBefore {valid_before}")
 
