@@ -318,6 +318,15 @@ def test_what_fails_beside_a_refund_in_trouble_only_is_judged_once_more_in_quiet
     for answers, outcome in (((2, 1), Outcome.PASSED), ((2, 3), Outcome.FAILED)):
         fails, left = moody("2.1/amount", *answers)
         assert (judged(fails, trouble)["2.1/amount"].outcome, left) == (outcome, [])
+    seen = [2, 1]
+
+    async def acts(probe: Probe) -> None:  # it ends while the other waits for the second time
+        expect.equal("the answer", seen.pop(0), 1)
+
+    fails, left = moody("2.1/amount", 2, 1)
+    found = judged(case("2.1/amount", acts), fails, trouble)
+    assert {each.outcome for each in found.values()} == {Outcome.PASSED}
+    assert left == seen == []
 
 
 def test_a_case_that_disturbs_says_so() -> None:
