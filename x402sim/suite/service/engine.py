@@ -103,7 +103,7 @@ class ServiceJudge:
     _told: set[ServiceCase] = field(default_factory=set)
     """The cases whose results are certain, and yielded."""
     _beside: list[asyncio.Task[None]] = field(default_factory=list)
-    """The cases that run beside others, and those that have."""
+    """The tasks of cases that began to run beside others."""
 
     async def run(
         self, cases: Sequence[ServiceCase], on_begin: Callable[[str], None]
