@@ -9,7 +9,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.spec.ground import derived
 from x402sim.suite.service import expect, inputs
 from x402sim.suite.service.background import buy_late, turn_s, tx_hash
-from x402sim.suite.service.case import case, paid_case, refusal_case, unpaid_case
+from x402sim.suite.service.case import case, fault_case, paid_case, unpaid_case
 from x402sim.suite.service.control_api import eventually
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive
@@ -77,7 +77,7 @@ async def no_wrong_request_is_free(probe: Probe) -> None:
             expect.withheld(each.answer, each.label)
 
 
-@refusal_case(
+@fault_case(
     "1/unpaid-402",
     title="While the facilitator serves no network, or is unreachable, nothing is free.",
     ground=derived(
@@ -85,8 +85,6 @@ async def no_wrong_request_is_free(probe: Probe) -> None:
         "5: Access to protected endpoints",
         so="Who cannot pay just now has not paid either.",
     ),
-    needs="funds, world",
-    disturbs=True,
 )
 async def nothing_is_free_while_the_facilitator_is_down(probe: Probe) -> None:
     for fault in UNSUPPORTED:

@@ -7,7 +7,7 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.spec.ground import derived, explicit, ours
 from x402sim.suite.service import expect
 from x402sim.suite.service.answers import read_402
-from x402sim.suite.service.case import case, paid_case, refusal_case, unpaid_case
+from x402sim.suite.service.case import case, paid_case, refusal_case, restart_case, unpaid_case
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
@@ -74,7 +74,7 @@ async def two_who_ask_at_once_get_two_ids(probe: Probe) -> None:
     expect.equal(f"different ids among {len(ids)}", len(set(ids)), len(ids))
 
 
-@case(
+@restart_case(
     "2.2/payment-id",
     title="After a restart, no 402 names an id that was paid before it.",
     ground=derived(
@@ -82,8 +82,6 @@ async def two_who_ask_at_once_get_two_ids(probe: Probe) -> None:
         "7: Payment already settled",
         so="An id that was paid calls for a new one: a 402 that names it cannot be paid.",
     ),
-    needs="funds, restart",
-    pays=1,
     decisive=False,
 )
 async def ids_do_not_begin_anew(probe: Probe) -> None:

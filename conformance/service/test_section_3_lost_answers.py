@@ -19,7 +19,7 @@ from x402sim.spec.ground import derived, silent
 from x402sim.spec.needs import Need
 from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge
-from x402sim.suite.service.case import case, refusal_case, session_case
+from x402sim.suite.service.case import case, fault_case, session_case, trouble_case
 from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE, VERIFY, eventually
 from x402sim.suite.service.inputs import low_v, one_bit_changed
 from x402sim.suite.service.probe import Probe
@@ -77,11 +77,9 @@ A_WHILE_S = 400
 """Longer than any authorization is valid, and longer than the indexer's interval."""
 
 
-@case(
+@trouble_case(
     "3/pending-resolved",
     title="After any loss of the facilitator's answer, one payment serves a payer who retries.",
-    needs="funds, world",
-    disturbs=True,
 )
 async def a_lost_answer_is_resolved(probe: Probe) -> None:
     for how, fault in LOST.items():
@@ -93,11 +91,9 @@ async def a_lost_answer_is_resolved(probe: Probe) -> None:
         await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@case(
+@trouble_case(
     "3/pending-resolved",
     title="While the outcome of the first payment is unknown, a second one moves no money.",
-    needs="funds, world",
-    disturbs=True,
 )
 async def no_payer_is_charged_twice(probe: Probe) -> None:
     for how in UNKNOWN:
@@ -112,11 +108,9 @@ async def no_payer_is_charged_twice(probe: Probe) -> None:
         await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@case(
+@trouble_case(
     "3/pending-resolved",
     title="While the transfer of the first payment is not mined, a second one moves no money.",
-    needs="funds, world",
-    disturbs=True,
 )
 async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -137,11 +131,9 @@ async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@refusal_case(
+@fault_case(
     "3/pending-resolved",
     title="A nonce that the payer used to pay himself, or to pay less, grants nothing.",
-    needs="funds, world",
-    disturbs=True,
 )
 async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
     for pays_less, chain in product((False, True), ([], CHAIN_UNREACHABLE)):
@@ -162,11 +154,9 @@ async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
             expect.withheld(await probe.ask(payment_id=challenge.payment_id))
 
 
-@case(
+@trouble_case(
     "3/pending-resolved",
     title="A node that answers with errors after a lost answer ends no payment that was charged.",
-    needs="funds, world",
-    disturbs=True,
 )
 async def a_busy_node_says_nothing_of_a_payment(probe: Probe) -> None:
     for how, chain in BUSY_NODES.items():
@@ -179,11 +169,9 @@ async def a_busy_node_says_nothing_of_a_payment(probe: Probe) -> None:
         await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@case(
+@trouble_case(
     "3/pending-resolved",
     title="A lost answer is resolved, too, if a header that is false or unreadable came before.",
-    needs="funds, world",
-    disturbs=True,
 )
 async def what_was_false_before_takes_nothing(probe: Probe) -> None:
     for name, is_verified in product([*FALSE, "an unreadable header"], (True, False)):
@@ -203,7 +191,7 @@ async def what_was_false_before_takes_nothing(probe: Probe) -> None:
             await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@refusal_case(
+@fault_case(
     "5/nonce-once",
     title="After a lost answer, an authorization sent for a second id opens one of the two ids.",
     ground=derived(
@@ -211,8 +199,6 @@ async def what_was_false_before_takes_nothing(probe: Probe) -> None:
         "4.1: Store the payment record",
         so="One transfer has been made, so one payment is recorded, for one of the ids.",
     ),
-    needs="funds, world",
-    disturbs=True,
 )
 async def a_lost_answer_opens_one_of_two_ids(probe: Probe) -> None:
     each_lost = SETTLE(does="lose answer", times=None)

@@ -7,7 +7,7 @@ from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
 from x402sim.suite.service import expect
 from x402sim.suite.service.background import buy_late, turn_s
-from x402sim.suite.service.case import case
+from x402sim.suite.service.case import case, restart_case
 from x402sim.suite.service.control_api import eventually
 from x402sim.suite.service.probe import Probe
 
@@ -30,11 +30,9 @@ async def a_cached_entitlement_is_discarded(probe: Probe) -> None:
     expect.equal("entitlements in the cache after 25 hours", cached, 0)
 
 
-@case(
+@restart_case(
     "3/record-outlives-cache",
     title="After a restart, or 25 hours, the id of a payment still grants access.",
-    needs="funds, restart",
-    pays=1,
     decisive="stored for longer",
 )
 async def a_payment_outlives_the_cache(probe: Probe) -> None:
@@ -46,11 +44,9 @@ async def a_payment_outlives_the_cache(probe: Probe) -> None:
     expect.served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@case(
+@restart_case(
     "3/record-outlives-cache",
     title="After a restart, the id of an indexed payment still grants access.",
-    needs="funds, restart",
-    pays=1,
     waits=turn_s,
     decisive="stored for longer",
     late=True,
@@ -62,12 +58,10 @@ async def a_payment_grants_access_when_it_is_indexed(probe: Probe) -> None:
     expect.served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
-@case(
+@restart_case(
     "3/indexed-status",
     title=("Whether a payment still grants access after the indexer has run, without the cache."),
     ground=silent("3: The resulting values of status", "3: A record with status"),
-    needs="funds, restart",
-    pays=1,
     waits=turn_s,
     late=True,
 )

@@ -17,6 +17,7 @@ from x402sim.suite.service.background import (
     expect_refunded,
     in_trouble_s,
     open_ending,
+    refund_case,
     refunded_s,
     unit_s,
     until_over,
@@ -54,14 +55,12 @@ UNSPENT = derived(
 )
 
 
-@session_case(
+@refund_case(
     "3/expiry-refund",
     title=(
         "A payer of several sessions gets the rest of each, and odd amounts are refunded exactly."
     ),
     ground=UNSPENT,
-    needs=REFUNDED,
-    waits=refunded_s,
 )
 async def each_session_is_refunded(probe: Probe) -> None:
     payer = await probe.wallets.payer()
@@ -78,12 +77,10 @@ async def each_session_is_refunded(probe: Probe) -> None:
     await expect_refunded(probe, *endings)
 
 
-@session_case(
+@refund_case(
     "3/expiry-refund",
     title=("When one of two sessions of a payer is over, it is refunded, and the other is served."),
     ground=UNSPENT,
-    needs=REFUNDED,
-    waits=refunded_s,
 )
 async def each_session_has_its_own_end(probe: Probe) -> None:
     payer, max_spend = await probe.wallets.payer(), await probe.budget_for(2)
@@ -98,12 +95,10 @@ async def each_session_has_its_own_end(probe: Probe) -> None:
     await expect_refunded(probe, over)
 
 
-@session_case(
+@refund_case(
     "3/expiry-refund",
     title="Refused deposits and unpaid deposits are not refunded.",
     ground=UNSPENT,
-    needs=REFUNDED,
-    waits=refunded_s,
 )
 async def what_was_not_deposited_is_not_refunded(probe: Probe) -> None:
     payer, by = await probe.wallets.payer(), probe.wallets.stranger()

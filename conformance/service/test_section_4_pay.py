@@ -13,7 +13,7 @@ from x402sim.journal import Entry
 from x402sim.spec.ground import derived, explicit
 from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge
-from x402sim.suite.service.case import case, refusal_case, unpaid_case
+from x402sim.suite.service.case import case, fault_case, refusal_case, unpaid_case
 from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE, VERIFY, paid_to
 from x402sim.suite.service.inputs import examples, random_json
 from x402sim.suite.service.probe import Probe
@@ -98,7 +98,7 @@ async def verified_before_settled_before_answered(probe: Probe) -> None:
     expect.holds("a verification before the transfer", in_order, seen)
 
 
-@refusal_case(
+@fault_case(
     "4.1/order",
     title="During the settlement, the payment's id grants nothing.",
     ground=derived(
@@ -108,8 +108,6 @@ async def verified_before_settled_before_answered(probe: Probe) -> None:
         "5: X-Payment-Id",
         so=("The payment is stored and cached after its settlement: before, nothing opens."),
     ),
-    needs="funds, world",
-    disturbs=True,
 )
 async def no_access_before_the_transfer(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -241,11 +239,9 @@ async def a_signature_by_another_key_is_invalid(probe: Probe) -> None:
     await probe.expect_nothing(challenge, payer, answer, INVALID_SIGNATURE)
 
 
-@refusal_case(
+@fault_case(
     "4.1/verify-signature",
     title='A payment that the facilitator calls invalid is refused as "Invalid signature".',
-    needs="funds, world",
-    disturbs=True,
 )
 async def the_facilitators_no_is_final(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -254,7 +250,7 @@ async def the_facilitators_no_is_final(probe: Probe) -> None:
     await probe.expect_nothing(challenge, payer, answer, INVALID_SIGNATURE)
 
 
-@refusal_case(
+@fault_case(
     "4.1/verify-signature",
     title='Without a clear "valid" from the facilitator, no money moves.',
     ground=derived(
@@ -264,8 +260,6 @@ async def the_facilitators_no_is_final(probe: Probe) -> None:
         "1: The service has an external facilitator",
         so="Settling comes after verifying; what nobody called valid is not verified.",
     ),
-    needs="funds, world",
-    disturbs=True,
 )
 async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
     for fault in NO_VERDICT.values():
@@ -287,12 +281,10 @@ async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
     expect.transfers("transfers of the payer", await probe.world.payments(paid.payer), [wanted])
 
 
-@refusal_case(
+@fault_case(
     "4.1/settle-on-chain",
     title="A settlement that fails, is not made, is pending or is reverted grants nothing.",
     ground=UNSETTLED,
-    needs="funds, world",
-    disturbs=True,
 )
 async def what_was_not_settled_grants_nothing(probe: Probe) -> None:
     said_no = SETTLE(does="answer", status=200, body=NOT_SETTLED)

@@ -7,7 +7,7 @@ from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.report.results import DemandKey
 from x402sim.spec.ground import derived, explicit
 from x402sim.suite.service import expect
-from x402sim.suite.service.case import case, paid_case, refusal_case
+from x402sim.suite.service.case import case, paid_case, refusal_case, restart_case
 from x402sim.suite.service.control_api import HOLD_S, TX_HASH
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import CheckFailed, Inconclusive, as_json
@@ -29,14 +29,12 @@ async def the_record_is_settled(probe: Probe) -> None:
         expect.equal("status", record.get("status"), "settled")
 
 
-@case(
+@restart_case(
     "4.1/store-settled",
     title=(
         "A settled payment is stored: after a restart, with an empty cache, its id grants access."
     ),
     ground=explicit("4.1: Store the payment record", "5: Otherwise look", "5: When one exists"),
-    needs="funds, restart",
-    pays=1,
 )
 async def a_payment_survives_a_restart(probe: Probe) -> None:
     paid = await probe.buy()

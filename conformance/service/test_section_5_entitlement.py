@@ -6,7 +6,14 @@ import string
 from x402sim.spec.ground import derived, explicit
 from x402sim.suite.service import expect
 from x402sim.suite.service.answers import read_402
-from x402sim.suite.service.case import case, paid_case, refusal_case, unpaid_case
+from x402sim.suite.service.case import (
+    case,
+    fault_case,
+    paid_case,
+    refusal_case,
+    restart_case,
+    unpaid_case,
+)
 from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE
 from x402sim.suite.service.inputs import examples, other_orders, random_text
 from x402sim.suite.service.probe import Probe
@@ -201,12 +208,10 @@ async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
         expect.not_served(await probe.ask(payment_id=around))
 
 
-@refusal_case(
+@fault_case(
     "5/stored-records",
     title="A payment that the facilitator did not settle, or that reverts, grants nothing.",
     ground=UNSETTLED,
-    needs="world",
-    disturbs=True,
 )
 async def without_money_no_record_is_settled(probe: Probe) -> None:
     for failure, fault in FAILURES.items():
@@ -220,11 +225,9 @@ async def without_money_no_record_is_settled(probe: Probe) -> None:
         await probe.world.clear_faults()
 
 
-@case(
+@restart_case(
     "5/stored-records",
     title="After a restart, with an empty cache, the stored record still grants its resource.",
-    needs="funds, restart",
-    pays=1,
     decisive=False,
 )
 async def the_record_grants_without_the_cache(probe: Probe) -> None:

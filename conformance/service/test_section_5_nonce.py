@@ -17,7 +17,7 @@ from x402sim.report.results import DemandKey
 from x402sim.spec.ground import derived
 from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge, Paid, TargetAnswer
-from x402sim.suite.service.case import case, refusal_case, session_case
+from x402sim.suite.service.case import case, fault_case, refusal_case, session_case
 from x402sim.suite.service.control_api import HOLD_S, SETTLE, eventually
 from x402sim.suite.service.inputs import high_s, in_header, upper
 from x402sim.suite.service.probe import Probe
@@ -158,7 +158,7 @@ async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@refusal_case(
+@fault_case(
     "5/nonce-once",
     title="A nonce that is cancelled during the settlement pays for nothing, though it is used.",
     ground=derived(
@@ -166,8 +166,6 @@ async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
         "5: The token contract keeps",
         so="A cancelled nonce has moved no money, so there is no settled payment.",
     ),
-    needs="world",
-    disturbs=True,
 )
 async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -203,7 +201,7 @@ async def a_nonce_is_not_used_by_what_was_refused(probe: Probe) -> None:
     expect.served(await probe.opened(challenge))
 
 
-@refusal_case(
+@fault_case(
     "5/nonce-once",
     title=("A settled authorization pays for no second id if the facilitator repeats its answer."),
     ground=derived(
@@ -211,8 +209,6 @@ async def a_nonce_is_not_used_by_what_was_refused(probe: Probe) -> None:
         "4.1: Settle on-chain",
         so="One transfer pays for one id; a facilitator that is asked again may repeat its answer.",
     ),
-    needs="world",
-    disturbs=True,
 )
 async def it_pays_once_whatever_the_facilitator_says(probe: Probe) -> None:
     paid = await probe.buy()

@@ -12,7 +12,7 @@ from x402sim.protocol.money import to_decimal
 from x402sim.spec.ground import derived, silent
 from x402sim.suite.service import expect, inputs
 from x402sim.suite.service.answers import Challenge
-from x402sim.suite.service.case import case, refusal_case, session_case, unpaid_case
+from x402sim.suite.service.case import case, fault_case, refusal_case, session_case, unpaid_case
 from x402sim.suite.service.control_api import SETTLE
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.target import SHAPE
@@ -289,7 +289,7 @@ async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
         expect.served(await probe.opened(challenge))
 
 
-@refusal_case(
+@fault_case(
     "7/payment-already-settled",
     title=("After a settlement whose answer was lost, a second header for its id moves no money."),
     ground=derived(
@@ -297,8 +297,6 @@ async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
         "5: The amount must equal",
         so="An id that was paid on the chain is used, whatever the service has heard of that.",
     ),
-    needs="world",
-    disturbs=True,
     decisive=False,
 )
 async def a_second_payment_after_a_lost_answer(probe: Probe) -> None:

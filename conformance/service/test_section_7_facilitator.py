@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from x402sim.spec.ground import ours
 from x402sim.suite.service import expect
-from x402sim.suite.service.case import refusal_case
+from x402sim.suite.service.case import fault_case
 from x402sim.suite.service.control_api import NOT_SETTLED
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import amounts
@@ -88,23 +88,19 @@ async def _holds(probe: Probe, path: str, failures: dict[str, Fault]) -> None:
     expect.served(await probe.opened(works.challenge))
 
 
-@refusal_case(
+@fault_case(
     "7/verify-trouble",
     title=("While verification fails, nothing is granted unpaid; afterwards payments work again."),
     ground=IN_TROUBLE,
-    needs="world",
-    disturbs=True,
 )
 async def verification_in_trouble(probe: Probe) -> None:
     await _holds(probe, "/verify", VERIFYING)
 
 
-@refusal_case(
+@fault_case(
     "7/settle-trouble",
     title="While settlement fails, nothing is granted unpaid; afterwards payments work again.",
     ground=IN_TROUBLE,
-    needs="world",
-    disturbs=True,
 )
 async def settlement_in_trouble(probe: Probe) -> None:
     await _holds(probe, "/settle", SETTLING | ONCE)

@@ -13,6 +13,7 @@ from x402sim.suite.service import expect
 from x402sim.suite.service.background import (
     buy_late,
     held,
+    indexer_case,
     late,
     next_run,
     turn_s,
@@ -57,7 +58,7 @@ NO_BLOCK: dict[str, Fault] = {
 """The explorer's answers about a payment without a block, in any dialect; the oldest first."""
 
 
-@case(
+@indexer_case(
     "8/indexer-query",
     title="In every run, the indexer queries each payment for which it has got no block yet.",
     ground=derived(
@@ -65,9 +66,7 @@ NO_BLOCK: dict[str, Fault] = {
         "8: Indexer behaviour",
         so="While its block_number is null, a record is in the batch of every run, and queried.",
     ),
-    needs="funds, world",
     waits=turns_s(RUNS),
-    late=True,
 )
 async def what_has_no_block_is_asked_for_again(probe: Probe) -> None:
     await late(probe)
@@ -82,7 +81,7 @@ async def what_has_no_block_is_asked_for_again(probe: Probe) -> None:
         begun_s = probe.clock.now()
 
 
-@case(
+@indexer_case(
     "8/indexer-query",
     title="Once a payment has a block, and the block is deep, it is queried no more.",
     ground=derived(
@@ -90,9 +89,7 @@ async def what_has_no_block_is_asked_for_again(probe: Probe) -> None:
         "8: Indexer batch",
         so="Only records whose block_number is null are asked about.",
     ),
-    needs="funds, world",
     waits=turns_s(3),
-    late=True,
 )
 async def what_has_its_block_is_asked_for_no_more(probe: Probe) -> None:
     begun_s, interval_s = probe.clock.now(), probe.target.indexer.interval_s
@@ -129,12 +126,10 @@ async def what_was_paid_before_a_restart_is_asked_for(probe: Probe) -> None:
     expect.holds("a query after the restart", bool(asked), "none")
 
 
-@case(
+@indexer_case(
     "8/indexer-query",
     title="The indexer queries each of several payments by its transaction.",
-    needs="funds, world",
     waits=turn_s,
-    late=True,
     decisive=False,
 )
 async def every_transaction_is_asked_for(probe: Probe) -> None:
@@ -143,12 +138,10 @@ async def every_transaction_is_asked_for(probe: Probe) -> None:
     expect.equal("payments that the explorer was asked for, of 3", len(asked), len(hashes))
 
 
-@case(
+@indexer_case(
     "8/indexer-interval",
     title="The indexer runs once in an interval; a query at the settlement is no run.",
-    needs="funds, world",
     waits=turn_s,
-    late=True,
     decisive=False,
 )
 async def once_in_an_interval(probe: Probe) -> None:
@@ -198,12 +191,10 @@ async def _let_pass(probe: Probe, seconds: float) -> None:
         await until_quiet(probe)
 
 
-@case(
+@indexer_case(
     "8/indexer-batch",
     title="Of several payments without a block, a run does not query the oldest first.",
-    needs="funds, world",
     waits=turns_s(RUNS),
-    late=True,
     decisive=False,
 )
 async def the_newest_first(probe: Probe) -> None:
@@ -223,12 +214,10 @@ async def the_newest_first(probe: Probe) -> None:
     )
 
 
-@case(
+@indexer_case(
     "8/indexer-batch",
     title="Of 101 payments without a block, a run queries the newest, and not the oldest.",
-    needs="funds, world",
     waits=turns_s(RUNS),
-    late=True,
 )
 async def a_hundred_the_newest(probe: Probe) -> None:
     async with probe.setting.scheduler.first():

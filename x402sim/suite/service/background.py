@@ -14,12 +14,13 @@ import re
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from x402sim.payer.wallet import Wallet
 from x402sim.suite.service import expect
 from x402sim.suite.service.answers import OpenSession, Paid, TargetAnswer, filled, walk
-from x402sim.suite.service.case import PATIENCE_S, Waits
+from x402sim.suite.service.case import PATIENCE_S, Waits, case, session_case
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, Skipped
@@ -68,6 +69,10 @@ def within_s(setting: Setting) -> float:
     return max(
         setting.target.sessions.refund_within_s, LONG_S if setting.options.patient else SOON_S
     )
+
+
+refund_case = partial(session_case, needs="funds, sessions, world", waits=refunded_s)
+"""Make a check of the refund of a session that ends soon."""
 
 
 async def open_ending(
@@ -229,6 +234,10 @@ PAUSE_S = 5
 def turn_s(setting: Setting) -> float:
     """Return the most seconds until the indexer has run once."""
     return setting.target.indexer.interval_s + SLACK_S
+
+
+indexer_case = partial(case, needs="funds, world", late=True)
+"""Make a check of the indexer's runs after all other checks have acted."""
 
 
 async def late(probe: Probe) -> None:

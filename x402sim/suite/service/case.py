@@ -171,8 +171,13 @@ unpaid_case = partial(case, control="unpaid")
 refusal_case = partial(case, control="payment", needs="funds", pays=1)
 """Make a check that demands the refusal of a payment, or of an invalid proof."""
 session_case = partial(case, control="session", needs="funds, sessions")
-"""Make a check of a session, which a deposit opens. Arguments replace the presets of all
-four."""
+"""Make a check of a session, which a deposit opens."""
+trouble_case = partial(case, needs="world", disturbs=True)
+"""Make a check with faults of the facilitator or the chain."""
+fault_case = partial(trouble_case, control="payment")
+"""Make a check of a refusal, with such faults."""
+restart_case = partial(paid_case, needs="funds, restart")
+"""Make a check with one payment before a restart. Arguments replace the presets of all seven."""
 
 
 def clause_text(check_id: str) -> str:
