@@ -7,18 +7,10 @@ import httpx
 
 from x402sim.payer.wallet import Wallet
 from x402sim.spec.ground import derived
-from x402sim.suite.service import inputs
+from x402sim.suite.service import expect, inputs
 from x402sim.suite.service.background import buy_late, turn_s, tx_hash
-from x402sim.suite.service.case import case, paid_case, refusal_case, unpaid_case
+from x402sim.suite.service.case import case, fault_case, paid_case, unpaid_case
 from x402sim.suite.service.control_api import eventually
-from x402sim.suite.service.expect import (
-    expect,
-    expect_not_served,
-    expect_served,
-    expect_withheld,
-    require,
-    require_form,
-)
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 from x402sim.world.faults import Fault
@@ -33,19 +25,18 @@ DOWN_S, BACK_S = 2.5, 5
 @case(
     "1/unpaid-402",
     title="A protected request without proof of payment is answered 402, with requirements.",
-    decisive=True,
 )
 async def an_unpaid_request_is_answered_402(probe: Probe) -> None:
     answers = [await probe.ask(body=body) for body in probe.target.protected.bodies]
     for answer in answers:
-        expect_not_served(answer)
+        expect.not_served(answer)
     required = [answer for answer in answers if answer.status == 402]
     if not required and all(answer.status in (400, 422) for answer in answers):
         said = answers[0].summary
         raise Inconclusive(f"the target accepts no body of the target file: {said}")
-    require_form("402", bool(required), answers[0].summary)
+    expect.holds_form("402", bool(required), answers[0].summary)
     wanted = required[0].requirements
-    require("payment requirements", isinstance(wanted, dict), required[0].summary)
+    expect.holds("payment requirements", isinstance(wanted, dict), required[0].summary)
 
 
 @case(
@@ -56,6 +47,7 @@ async def an_unpaid_request_is_answered_402(probe: Probe) -> None:
         "1: The service returns the protected content",
         so="The content is protected, not only one way to ask for it.",
     ),
+    decisive=False,
 )
 async def no_other_method_is_free(probe: Probe) -> None:
     endpoint = probe.target.protected
@@ -63,7 +55,7 @@ async def no_other_method_is_free(probe: Probe) -> None:
         for body in endpoint.bodies:
             query = str(httpx.QueryParams(body))
             answer = await probe.send(method, f"{endpoint.path}?{query}", json=body)
-            expect_withheld(answer)
+            expect.withheld(answer)
 
 
 WRONG_TOO = derived(
@@ -76,27 +68,16 @@ WRONG_TOO = derived(
 
 @unpaid_case(
     "1/unpaid-402",
-    title="No body of a wrong form, type or value gives the content away unpaid.",
+    title="No body of a wrong form, type or value, or of random JSON, gives the content away.",
     ground=WRONG_TOO,
-    decisive=True,
 )
 async def no_wrong_request_is_free(probe: Probe) -> None:
-    for group in ("unreadable", "content types", "wrong types"):
+    for group in ("unreadable", "content types", "wrong types", "made up"):
         for each in await inputs.sent(probe, group):
-            expect_withheld(each.answer, each.label)
+            expect.withheld(each.answer, each.label)
 
 
-@unpaid_case(
-    "1/unpaid-402",
-    title="No random JSON gives away the content without proof of payment.",
-    ground=WRONG_TOO,
-)
-async def no_body_made_up_is_free(probe: Probe) -> None:
-    for each in await inputs.sent(probe, "made up"):
-        expect_withheld(each.answer, each.label)
-
-
-@refusal_case(
+@fault_case(
     "1/unpaid-402",
     title="While the facilitator serves no network, or is unreachable, nothing is free.",
     ground=derived(
@@ -104,23 +85,20 @@ async def no_body_made_up_is_free(probe: Probe) -> None:
         "5: Access to protected endpoints",
         so="Who cannot pay just now has not paid either.",
     ),
-    needs="funds, world",
-    disturbs=True,
-    decisive=True,
 )
 async def nothing_is_free_while_the_facilitator_is_down(probe: Probe) -> None:
     for fault in UNSUPPORTED:
         await probe.world.fault(fault)
         end_s = probe.clock.now() + DOWN_S
         while probe.clock.now() < end_s:
-            expect_withheld(await probe.ask(may_break=True))
+            expect.withheld(await probe.ask(may_break=True))
             await probe.clock.sleep(DOWN_S / 5)
         await probe.world.clear_faults()
     challenge, payer, header = await probe.signed()
     await probe.world.fault(Fault(victim="facilitator", does="refuse", times=None), of=payer)
     for _ in range(2):
         await probe.settle(challenge, header, may_break=True)
-        expect_withheld(await probe.ask(may_break=True))
+        expect.withheld(await probe.ask(may_break=True))
     await probe.world.clear_faults()
 
     async def is_back() -> bool:
@@ -132,11 +110,12 @@ async def nothing_is_free_while_the_facilitator_is_down(probe: Probe) -> None:
 @paid_case(
     "1/sign-settle-repeat",
     title="A payment that is signed as the 402 asks is settled, and its payer is served.",
+    decisive=False,
 )
 async def sign_settle_repeat(probe: Probe) -> None:
     challenge, _, header = await probe.signed()
     await probe.settles(challenge, header)
-    expect_served(await probe.opened(challenge))
+    expect.served(await probe.opened(challenge))
 
 
 @case(
@@ -144,18 +123,17 @@ async def sign_settle_repeat(probe: Probe) -> None:
     title="The payment's transaction is sent by another account; the payer pays no gas.",
     needs="funds, observe chain",
     pays=1,
+    decisive=False,
 )
 async def the_payer_pays_no_gas(probe: Probe) -> None:
     payer = await probe.wallets.payer()
     before = await _gas_account(probe, payer)
     paid = await probe.buy(payer)
-    receipt = await probe.chain.mined(paid)
-    if receipt is None:
-        raise Inconclusive("the chain does not know the transaction of the payment's receipt")
+    receipt = await probe.chain.receipt(paid)
     sender = str(receipt.get("from"))
-    require("another sender than the payer", sender.lower() != payer.address.lower(), sender)
+    expect.holds("another sender than the payer", sender.lower() != payer.address.lower(), sender)
     after = await _gas_account(probe, payer)
-    expect("the payer's transactions and native balance", after, before)
+    expect.equal("the payer's transactions and native balance", after, before)
 
 
 async def _gas_account(probe: Probe, payer: Wallet) -> tuple[Any, Any]:
@@ -166,10 +144,11 @@ async def _gas_account(probe: Probe, payer: Wallet) -> tuple[Any, Any]:
 @paid_case(
     "1/repeat-served",
     title="The request that got a 402 is served when repeated with the payment's id.",
+    decisive=False,
 )
 async def the_repeated_request_is_served(probe: Probe) -> None:
     paid = await probe.buy()
-    expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+    expect.served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
 @case(
@@ -177,11 +156,12 @@ async def the_repeated_request_is_served(probe: Probe) -> None:
     title="One deposit pays for several requests, none of which gets a 402.",
     needs="funds, sessions",
     deposits="0.02",
+    decisive=False,
 )
 async def a_session_needs_no_402(probe: Probe) -> None:
     session = await probe.open_session(await probe.budget_for(2))
-    expect_served(await probe.ask(session_id=session.session_id))
-    expect_served(await probe.ask(session_id=session.session_id))
+    expect.served(await probe.ask(session_id=session.session_id))
+    expect.served(await probe.ask(session_id=session.session_id))
 
 
 @case(
@@ -190,8 +170,9 @@ async def a_session_needs_no_402(probe: Probe) -> None:
     needs="funds, world",
     waits=turn_s,
     late=True,
+    decisive=False,
 )
 async def the_indexer_runs_by_itself(probe: Probe) -> None:
     paid_by, within_s = tx_hash(await buy_late(probe)), turn_s(probe.setting)
     asked = await probe.eventually(lambda: probe.world.first_queries([paid_by]), within_s)
-    require(f"a query to the explorer within {within_s:.0f} s", bool(asked), "none")
+    expect.holds(f"a query to the explorer within {within_s:.0f} s", bool(asked), "none")

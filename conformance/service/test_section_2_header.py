@@ -1,6 +1,5 @@
 """Section 2.3: the payment header: its content and its validity."""
 
-import base64
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,10 +10,10 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.spec.ground import derived
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge, TargetAnswer
 from x402sim.suite.service.case import case, paid_case, refusal_case
-from x402sim.suite.service.expect import expect_not_served, expect_refused, expect_served, require
-from x402sim.suite.service.payment_outcome import expect_nothing_or_as_issued
+from x402sim.suite.service.inputs import in_header, upper
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, plain
 
@@ -34,7 +33,6 @@ SAME = derived(
     title="A payment header that is a hex string prefixed 0x is accepted.",
     needs="funds",
     pays=2,
-    decisive=True,
 )
 async def a_hex_header_is_accepted(probe: Probe) -> None:
     _require_hex(probe)
@@ -48,16 +46,11 @@ async def a_hex_header_is_accepted(probe: Probe) -> None:
     "2.3/hex-header",
     title="A payment header whose hex digits are in upper case is accepted.",
     ground=SAME,
-    decisive=True,
 )
 async def hex_digits_may_be_in_upper_case(probe: Probe) -> None:
     _require_hex(probe)
     challenge, _, header = await probe.signed(spelling="hex")
-    await probe.settles(challenge, _upper(header))
-
-
-def _upper(text: str) -> str:
-    return "0x" + text[2:].upper()
+    await probe.settles(challenge, upper(header))
 
 
 @case(
@@ -71,13 +64,14 @@ def _upper(text: str) -> str:
     ),
     control="payment",
     needs="funds",
+    decisive=False,
 )
 async def a_header_that_is_no_hex_is_refused(probe: Probe) -> None:
     _require_hex(probe)
     challenge = await probe.challenge()
     for header in ("0x", "0x7b7", "0xpayment", "payment"):
-        expect_refused(await probe.settle(challenge, header))
-    expect_not_served(await probe.ask(payment_id=challenge.payment_id))
+        expect.refused(await probe.settle(challenge, header))
+    expect.not_served(await probe.ask(payment_id=challenge.payment_id))
 
 
 def _require_hex(probe: Probe) -> None:
@@ -94,14 +88,13 @@ def _require_hex(probe: Probe) -> None:
         "5: The signature proves",
         so="A header without a part proves nothing, unless the rest tells the missing part.",
     ),
-    decisive=True,
 )
 async def a_header_without_one_of_its_parts_settles_nothing_else(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
     for part in PARTS:
         without = _packed(probe, header, partial(_left_out, part=part))
         answer = await probe.settle(challenge, without)
-        if await expect_nothing_or_as_issued(probe, challenge, payer, answer):
+        if await probe.expect_nothing_or_as_issued(challenge, payer, answer):
             return
 
 
@@ -112,7 +105,7 @@ def _left_out(payload: dict[str, Any], *, part: str) -> dict[str, Any]:
 def _packed(probe: Probe, header: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> str:
     fields: dict[str, Any] = msgspec.to_builtins(decode_header(header))
     text = msgspec.json.encode({**fields, "payload": change(fields["payload"])})
-    return to_hex(text) if probe.target.pay.spelling == "hex" else base64.b64encode(text).decode()
+    return in_header(text, probe.target.pay.spelling)
 
 
 @case(
@@ -121,10 +114,9 @@ def _packed(probe: Probe, header: str, change: Callable[[dict[str, Any]], dict[s
     ground=SAME,
     needs="funds",
     pays=2,
-    decisive=True,
 )
 async def letters_may_be_in_another_case(probe: Probe) -> None:
-    for change, names in ((str.lower, ("from", "to", "asset")), (_upper, ("nonce", "signature"))):
+    for change, names in ((str.lower, ("from", "to", "asset")), (upper, ("nonce", "signature"))):
         challenge, _, header = await probe.signed()
         spelled = _packed(probe, header, partial(_changed, change=change, names=names))
         await probe.settles(challenge, spelled)
@@ -147,7 +139,6 @@ def _changed(
         ),
     ),
     needs="world",
-    decisive=True,
 )
 async def zeros_in_front_are_kept(probe: Probe) -> None:
     payer = await probe.wallets.payer(of=lambda wallet: wallet.address_bytes[0] == 0)
@@ -157,7 +148,7 @@ async def zeros_in_front_are_kept(probe: Probe) -> None:
         header = probe.wallets.sign(challenge, payer, nonce=bytes(4) + drawn.nonce[4:])
         _, signature = authorization_of(header)
     await probe.settles(challenge, header)
-    expect_served(await probe.opened(challenge))
+    expect.served(await probe.opened(challenge))
 
 
 @case(
@@ -170,13 +161,10 @@ async def zeros_in_front_are_kept(probe: Probe) -> None:
     ),
     needs="funds, observe chain",
     pays=1,
-    decisive=True,
 )
 async def what_the_header_says_is_done(probe: Probe) -> None:
     paid = await probe.buy()
-    receipt = await probe.chain.mined(paid)
-    if receipt is None:
-        raise Inconclusive("the chain does not know the transaction of the payment's receipt")
+    receipt = await probe.chain.receipt(paid)
     auth, _ = authorization_of(paid.header)
     used = [
         log["topics"][1:]
@@ -184,7 +172,7 @@ async def what_the_header_says_is_done(probe: Probe) -> None:
         if log["topics"] and log["topics"][0] == to_hex(abi.AUTHORIZATION_USED)
     ]
     wanted = [to_hex(abi.word(auth.from_)), to_hex(auth.nonce)]
-    require(f"an event AuthorizationUsed of {plain(wanted)}", wanted in used, used)
+    expect.holds(f"an event AuthorizationUsed of {plain(wanted)}", wanted in used, used)
 
 
 @case(
@@ -192,6 +180,7 @@ async def what_the_header_says_is_done(probe: Probe) -> None:
     title="An authorization valid from 60 s before signing to 300 s after is accepted.",
     needs="funds",
     pays=2,
+    decisive=False,
 )
 async def the_window_of_the_specification_is_accepted(probe: Probe) -> None:
     challenge, payer, header = await probe.signed(window_s=(-60, 300))
@@ -211,7 +200,6 @@ async def the_window_of_the_specification_is_accepted(probe: Probe) -> None:
         "2.3: The validity window shown",
         so="validBefore is the latest execution time: until then, the authorization is valid.",
     ),
-    decisive=True,
 )
 async def a_payer_may_take_his_time(probe: Probe) -> None:
     challenge, _, header = await probe.signed(window_s=(-AGO_S - 60, -AGO_S + 300))

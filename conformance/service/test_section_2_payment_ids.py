@@ -5,15 +5,9 @@ import math
 
 from x402sim.protocol.refusals import Refusal
 from x402sim.spec.ground import derived, explicit, ours
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import read_402
-from x402sim.suite.service.case import case, paid_case, refusal_case, unpaid_case
-from x402sim.suite.service.expect import (
-    expect,
-    expect_not_served,
-    expect_refused,
-    require,
-    require_form,
-)
+from x402sim.suite.service.case import case, paid_case, refusal_case, restart_case, unpaid_case
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
@@ -33,14 +27,13 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
     ground=derived(
         "2.2: paymentId", so="The client quotes the id in X-Payment-Id, so ids fit into a header."
     ),
-    decisive=True,
 )
 async def a_payment_id_has_its_prefix(probe: Probe) -> None:
     payment_id = (await probe.challenge()).payment_id
     opaque = payment_id.removeprefix(PREFIX)
     fits = opaque.isascii() and opaque.isprintable() and " " not in opaque
     good = payment_id.startswith(PREFIX) and bool(opaque) and fits
-    require_form("pay_ and an opaque part", good, payment_id)
+    expect.holds_form("pay_ and an opaque part", good, payment_id)
 
 
 @paid_case(
@@ -57,11 +50,11 @@ async def a_paid_id_does_not_come_again(probe: Probe) -> None:
     challenge, payer = await probe.challenge(fresh=True), await probe.wallets.payer()
     answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
     is_new = answer.is_receipt or Refusal.ALREADY_SETTLED.text not in answer.text
-    require("the payment id of a new 402 is not settled yet", is_new, answer.summary)
+    expect.holds("the payment id of a new 402 is not settled yet", is_new, answer.summary)
     if not answer.is_receipt:
         raise Inconclusive(f"a valid payment was not settled: {answer.summary}")
     another = (await probe.challenge(fresh=True)).payment_id
-    require("another payment id", another != challenge.payment_id, "the id that was paid")
+    expect.holds("another payment id", another != challenge.payment_id, "the id that was paid")
 
 
 @unpaid_case(
@@ -78,10 +71,10 @@ async def two_who_ask_at_once_get_two_ids(probe: Probe) -> None:
     await probe.challenge()
     answers = await asyncio.gather(*(probe.ask() for _ in range(AT_ONCE)))
     ids = [read_402(answer).payment_id for answer in answers if answer.status == 402]
-    expect(f"different ids among {len(ids)}", len(set(ids)), len(ids))
+    expect.equal(f"different ids among {len(ids)}", len(set(ids)), len(ids))
 
 
-@case(
+@restart_case(
     "2.2/payment-id",
     title="After a restart, no 402 names an id that was paid before it.",
     ground=derived(
@@ -89,8 +82,7 @@ async def two_who_ask_at_once_get_two_ids(probe: Probe) -> None:
         "7: Payment already settled",
         so="An id that was paid calls for a new one: a 402 that names it cannot be paid.",
     ),
-    needs="funds, restart",
-    pays=1,
+    decisive=False,
 )
 async def ids_do_not_begin_anew(probe: Probe) -> None:
     await probe.buy()
@@ -98,7 +90,7 @@ async def ids_do_not_begin_anew(probe: Probe) -> None:
     for _ in range(AFTER_A_RESTART):
         answer = await probe.unpaid()
         is_new = read_402(answer).payment_id not in probe.setting.paid_ids
-        require("a payment id that was never paid", is_new, answer.summary, answer.show)
+        expect.holds("a payment id that was never paid", is_new, answer.summary, answer.show)
 
 
 @case(
@@ -111,10 +103,10 @@ async def ids_do_not_begin_anew(probe: Probe) -> None:
 )
 async def payment_ids_cannot_be_guessed(probe: Probe) -> None:
     ids = [(await probe.challenge(fresh=True)).payment_id for _ in range(SAMPLE)]
-    expect(f"different ids among {SAMPLE}", len(set(ids)), SAMPLE)
+    expect.equal(f"different ids among {SAMPLE}", len(set(ids)), SAMPLE)
     bits = _bits_that_vary(ids)
     demand = f"ids that vary by more than {GUESSABLE_BITS} bits"
-    require(demand, bits > GUESSABLE_BITS, f"{bits:.0f} bits, such as {ids[-2:]}")
+    expect.holds(demand, bits > GUESSABLE_BITS, f"{bits:.0f} bits, such as {ids[-2:]}")
 
 
 def _bits_that_vary(ids: list[str]) -> float:
@@ -127,11 +119,12 @@ def _bits_that_vary(ids: list[str]) -> float:
     "2.2/payment-id",
     title="A request with a payment id that was never issued gets a 402.",
     ground=explicit("5: Otherwise the response is 402", "5: X-Payment-Id"),
+    decisive=False,
 )
 async def an_invented_id_grants_nothing(probe: Probe) -> None:
     payment_id = (await probe.challenge()).payment_id
     for invented in _invented(probe, payment_id):
-        expect_not_served(await probe.ask(payment_id=invented), is_402=True)
+        expect.not_served(await probe.ask(payment_id=invented), is_402=True)
 
 
 @refusal_case(
@@ -143,13 +136,12 @@ async def an_invented_id_grants_nothing(probe: Probe) -> None:
         "5: The token contract keeps",
         so="A settlement names an id of a 402. An invented id settles nothing, so uses no nonce.",
     ),
-    decisive=True,
 )
 async def an_invented_id_settles_nothing(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
     for invented in _invented(probe, challenge.payment_id):
-        expect_refused(await probe.settle(challenge, header, payment_id=invented))
-        expect_not_served(await probe.ask(payment_id=invented))
+        expect.refused(await probe.settle(challenge, header, payment_id=invented))
+        expect.not_served(await probe.ask(payment_id=invented))
     await probe.world.expect_payments(payer)
     await probe.settles(challenge, header)
 
@@ -188,4 +180,4 @@ async def an_id_is_not_the_payers_choice(probe: Probe) -> None:
     chosen = "pay_" + "Chosen" * 6
     answer = await probe.ask(payment_id=chosen)
     issued = answer.at(probe.target.payment_required.payment_id)
-    require("another payment id than the one that was sent", issued != chosen, issued)
+    expect.holds("another payment id than the one that was sent", issued != chosen, issued)

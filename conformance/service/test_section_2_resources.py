@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from x402sim.spec.ground import derived, ours
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import (
     CURE_OF_IDS,
     TargetAnswer,
@@ -18,15 +19,6 @@ from x402sim.suite.service.answers import (
 from x402sim.suite.service.background import buy_late, turn_s
 from x402sim.suite.service.case import case, refusal_case, session_case
 from x402sim.suite.service.control_api import HOLD_S, another_chain
-from x402sim.suite.service.expect import (
-    expect,
-    expect_form,
-    expect_refused,
-    expect_served,
-    expect_withheld,
-    require,
-)
-from x402sim.suite.service.payment_outcome import expect_nothing, record_of
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
@@ -45,22 +37,22 @@ CHAINS = {"testnet": 338, "mainnet": 25}
 )
 async def a_payment_is_stored_as_it_was_made(probe: Probe) -> None:
     paid = await probe.buy()
-    record, wanted = await record_of(probe, paid), paid.challenge.requirements
+    record, wanted = await probe.record_of(paid), paid.challenge.requirements
     tx_hash = str(paid.receipt.at(probe.target.receipt.tx_hash))
     is_same = record.get("payment_id") == paid.challenge.payment_id
-    require("payment_id, the id that was paid", is_same, sorted(record))
+    expect.holds("payment_id, the id that was paid", is_same, sorted(record))
     values = {"amount": wanted["maxAmountRequired"], "resource_url": wanted["resource"]}
     if record.get("block_number") is None:  # the indexer updates the status, to open values
         values["status"] = "settled"
     for name, value in values.items():
-        expect(name, record.get(name), value)
+        expect.equal(name, record.get(name), value)
     for name, text in (
         ("tx_hash", tx_hash),
         ("from_address", paid.payer.address),
         ("to_address", str(wanted["payTo"])),
     ):
-        expect(name, str(record.get(name)).lower(), text.lower())
-    require("a timestamp", bool(record.get("timestamp")), record.get("timestamp"))
+        expect.equal(name, str(record.get(name)).lower(), text.lower())
+    expect.holds("a timestamp", bool(record.get("timestamp")), record.get("timestamp"))
 
 
 @case(
@@ -72,11 +64,11 @@ async def a_payment_is_stored_as_it_was_made(probe: Probe) -> None:
 async def a_deposit_is_stored_as_it_was_made(probe: Probe) -> None:
     _, deposit = await probe.deposit(3)
     paid = await probe.pay(deposit)
-    record, wanted = await record_of(probe, paid), deposit.requirements
-    expect("amount", record.get("amount"), wanted["maxAmountRequired"])
-    expect("resource_url", record.get("resource_url"), wanted["resource"])
+    record, wanted = await probe.record_of(paid), deposit.requirements
+    expect.equal("amount", record.get("amount"), wanted["maxAmountRequired"])
+    expect.equal("resource_url", record.get("resource_url"), wanted["resource"])
     from_address = str(record.get("from_address")).lower()
-    expect("from_address", from_address, paid.payer.address.lower())
+    expect.equal("from_address", from_address, paid.payer.address.lower())
 
 
 @case(
@@ -88,7 +80,6 @@ async def a_deposit_is_stored_as_it_was_made(probe: Probe) -> None:
         so="A record is of its own payment, also if others are settled at the same time.",
     ),
     needs="funds, record, world",
-    decisive=True,
 )
 async def payments_at_the_same_time_have_their_own_records(probe: Probe) -> None:
     asked = [await probe.challenge(fresh=True) for _ in range(3)]
@@ -97,13 +88,13 @@ async def payments_at_the_same_time_have_their_own_records(probe: Probe) -> None
         await probe.world.hold(payer, HOLD_S / (number + 1))
     paying = (probe.pay(each, payer) for each, payer in zip(asked, payers, strict=True))
     for paid in await asyncio.gather(*paying):
-        record = await record_of(probe, paid)
+        record = await probe.record_of(paid)
         from_address, tx_hash = (
             str(record.get(name)).lower() for name in ("from_address", "tx_hash")
         )
-        expect("from_address", from_address, paid.payer.address.lower())
+        expect.equal("from_address", from_address, paid.payer.address.lower())
         in_receipt = str(paid.receipt.at(probe.target.receipt.tx_hash)).lower()
-        expect("tx_hash", tx_hash, in_receipt)
+        expect.equal("tx_hash", tx_hash, in_receipt)
 
 
 @case(
@@ -120,16 +111,15 @@ async def payments_at_the_same_time_have_their_own_records(probe: Probe) -> None
     control="payment",
     needs="funds, record",
     pays=2,
-    decisive=True,
 )
 async def what_is_refused_does_not_change_the_record(probe: Probe) -> None:
     paid = await probe.buy()
-    before, other = await record_of(probe, paid), await probe.wallets.payer()
+    before, other = await probe.record_of(paid), await probe.wallets.payer()
     second = probe.wallets.sign(paid.challenge, other)
-    expect_refused(await probe.settle(paid.challenge, second))
-    after = await record_of(probe, paid)
+    expect.refused(await probe.settle(paid.challenge, second))
+    after = await probe.record_of(paid)
     for name in RECORDED:
-        expect(name, after.get(name), before.get(name))
+        expect.equal(name, after.get(name), before.get(name))
 
 
 @case(
@@ -137,14 +127,15 @@ async def what_is_refused_does_not_change_the_record(probe: Probe) -> None:
     title="block_number exists and is null at creation, until the indexer sets it.",
     needs="funds, record",
     pays=2,
+    decisive=False,
 )
 async def a_new_record_has_no_block(probe: Probe) -> None:
-    records = [await record_of(probe, await probe.buy()) for _ in range(2)]
+    records = [await probe.record_of(await probe.buy()) for _ in range(2)]
     for record in records:
-        require("a field block_number", "block_number" in record, sorted(record))
+        expect.holds("a field block_number", "block_number" in record, sorted(record))
     # The indexer may run between a payment and this request for the record, but not twice in a row.
     blocks = [record["block_number"] for record in records]
-    require("null at creation", None in blocks, blocks)
+    expect.holds("null at creation", None in blocks, blocks)
 
 
 @case(
@@ -153,20 +144,17 @@ async def a_new_record_has_no_block(probe: Probe) -> None:
     needs="funds, record, observe chain",
     pays=1,
     waits=turn_s,
-    decisive=True,
     late=True,
 )
 async def the_indexer_fills_in_the_block(probe: Probe) -> None:
     paid = await buy_late(probe)
-    mined = await probe.chain.mined(paid)
-    if mined is None:
-        raise Inconclusive("the chain does not know the transaction of the payment's receipt")
+    mined = await probe.chain.receipt(paid)
     record = await probe.eventually(
-        lambda: record_of(probe, paid),
+        lambda: probe.record_of(paid),
         turn_s(probe.setting),
         lambda record: record.get("block_number") is not None,
     )
-    expect("block_number", record.get("block_number"), int(mined["blockNumber"], 16))
+    expect.equal("block_number", record.get("block_number"), int(mined["blockNumber"], 16))
 
 
 @case(
@@ -174,6 +162,7 @@ async def the_indexer_fills_in_the_block(probe: Probe) -> None:
     title="The session id of a settled deposit begins with session_.",
     needs="funds, sessions",
     deposits="0.01",
+    decisive=False,
 )
 async def a_session_id_has_its_prefix(probe: Probe) -> None:
     max_spend, challenge = await probe.deposit(1)
@@ -181,7 +170,7 @@ async def a_session_id_has_its_prefix(probe: Probe) -> None:
     answer = await probe.ask_session(max_spend, payment_id=challenge.payment_id)
     given = [*_session_ids(paid.receipt), *_session_ids(answer)]
     odd = [f"{name[:8]}…" for name in given if not name.startswith("session_")]
-    expect("session ids without the prefix", odd, [])
+    expect.equal("session ids without the prefix", odd, [])
     if not any(each.session_id for each in (paid.receipt, answer)) and not given:
         raise Inconclusive(f"no session id was found: {answer.summary}{CURE_OF_IDS}")
 
@@ -198,11 +187,13 @@ async def a_session_id_has_its_prefix(probe: Probe) -> None:
 async def session_ids_do_not_count_up(probe: Probe) -> None:
     max_spend = await probe.budget_for(1)
     ids = [(await probe.open_session(max_spend)).session_id for _ in range(SAMPLE)]
-    expect(f"different ids among {SAMPLE}", len(set(ids)), SAMPLE)
+    expect.equal(f"different ids among {SAMPLE}", len(set(ids)), SAMPLE)
     numbers = _numbers(ids)
     spread = max(numbers) - min(numbers) if numbers else None
     are_near = spread is not None and spread <= NEIGHBOURS
-    require("session ids that are no neighbours", not are_near, f"numbers {spread} apart at most")
+    expect.holds(
+        "session ids that are no neighbours", not are_near, f"numbers {spread} apart at most"
+    )
 
 
 def _numbers(ids: list[str]) -> list[int]:
@@ -240,13 +231,14 @@ def _session_ids(answer: TargetAnswer) -> list[str]:
         so="With nothing remaining, a session is no proof of payment, so it grants no access.",
     ),
     deposits="0.03",
+    decisive=False,
 )
 async def a_budget_ends_when_it_is_spent(probe: Probe) -> None:
     session = await probe.open_session(await probe.budget_for(3))
     price_base = (await probe.challenge()).amount_base
     for _ in range(session.paid.challenge.amount_base // price_base):
-        expect_served(await probe.ask(session_id=session.session_id))
-    expect_withheld(await probe.ask(session_id=session.session_id))
+        expect.served(await probe.ask(session_id=session.session_id))
+    expect.withheld(await probe.ask(session_id=session.session_id))
 
 
 @case(
@@ -254,11 +246,10 @@ async def a_budget_ends_when_it_is_spent(probe: Probe) -> None:
     title="A readable session shows remaining = deposited - released.",
     needs="funds, sessions, session view",
     deposits="0.03",
-    decisive=True,
 )
 async def remaining_is_deposited_minus_released(probe: Probe) -> None:
     session = await probe.open_session(await probe.budget_for(3))
-    expect_served(await probe.ask(session_id=session.session_id))
+    expect.served(await probe.ask(session_id=session.session_id))
     path = filled(probe.target.sessions.view, "sessionId", session.session_id)
     answer = await probe.send("GET", path)
     state = shown(answer.body, "deposited", "released") or {}
@@ -269,9 +260,9 @@ async def remaining_is_deposited_minus_released(probe: Probe) -> None:
         raise Inconclusive(f"deposited and released are not shown: {answer.summary}")
     price_base = (await probe.challenge()).amount_base
     share = Fraction(price_base, session.paid.challenge.amount_base)
-    expect("released, after one request", released, deposited * share)
+    expect.equal("released, after one request", released, deposited * share)
     if remaining is not None:
-        expect("remaining", remaining, deposited - released)
+        expect.equal("remaining", remaining, deposited - released)
 
 
 def _number(value: Any) -> Fraction | None:
@@ -286,7 +277,6 @@ def _number(value: Any) -> Fraction | None:
     "2.8/networks",
     title="The chain id is 338 on a testnet, 25 on a mainnet, else that of the network.",
     needs="observe chain",
-    decisive=True,
 )
 async def the_chain_has_the_networks_id(probe: Probe) -> None:
     network = str((await probe.challenge()).requirements.get("network"))
@@ -296,7 +286,7 @@ async def the_chain_has_the_networks_id(probe: Probe) -> None:
         raise Inconclusive(f"the name {network!r} names neither a testnet nor a mainnet")
     wanted = known.chain_id if known is not None else CHAINS[str(kind)]
     chain_id = int(await probe.chain.call("eth_chainId"), 16)
-    expect_form(f"the chain id of {network}", chain_id, wanted)
+    expect.equal_form(f"the chain id of {network}", chain_id, wanted)
 
 
 @refusal_case(
@@ -308,11 +298,10 @@ async def the_chain_has_the_networks_id(probe: Probe) -> None:
         "5: The signature proves",
         so="A signature for another chain id does not authorize a transfer on this network.",
     ),
-    decisive=True,
 )
 async def an_authorization_for_another_chain_is_refused(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     network = probe.wallets.network(challenge)
     other = replace(network, chain_id=another_chain(network))
     header = probe.wallets.sign(challenge, payer, network=other)
-    await expect_nothing(probe, challenge, payer, await probe.settle(challenge, header))
+    await probe.expect_nothing(challenge, payer, await probe.settle(challenge, header))

@@ -9,21 +9,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.networks import NETWORKS
 from x402sim.spec.ground import derived, explicit, silent
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge, whole
 from x402sim.suite.service.case import ServiceCase, case, paid_case, refusal_case, session_case
-from x402sim.suite.service.control_api import SETTLE, VERIFY
-from x402sim.suite.service.expect import expect_not_served, expect_refused, expect_withheld
-from x402sim.suite.service.payment_outcome import (
-    expect_no_session,
-    expect_nothing,
-    expect_nothing_or_as_issued,
-)
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import Inconclusive
@@ -51,13 +43,14 @@ def _another(clause: str, title: str, field: str, other: Callable[[str], str]) -
     @refusal_case(
         clause,
         title=f"Requirements with another {title} are refused, or the issued ones are settled.",
-        decisive=True,
         disturbs=True,
     )
     async def what_is_changed_settles_nothing_else(probe: Probe) -> None:
         challenge, payer, header = await probe.signed()
         changed = other(probe.wallets.network(challenge).name)
-        await _facilitator_takes(probe, challenge, payer, field, changed)
+        if probe.world.exists:  # one for several schemes, networks and tokens takes all of them
+            wanted = {**challenge.requirements, field: changed}
+            await probe.world.accept_all(payer, wanted, INVENTED_TX, changed)
         await _nothing_else(probe, challenge, payer, header, **{field: changed})
 
     return what_is_changed_settles_nothing_else
@@ -77,7 +70,6 @@ def _in_other_letters(clause: str, title: str, field: str) -> ServiceCase:
         clause,
         title=f"Requirements whose {title} is in the other case, lower or EIP-55, are settled.",
         ground=SAME_ADDRESS,
-        decisive=True,
     )
     async def other_letters_are_the_same(probe: Probe) -> None:
         challenge, _, header = await probe.signed()
@@ -96,6 +88,7 @@ the_payee_in_other_letters = _in_other_letters("2.1/pay-to", "payee", "payTo")
 @refusal_case(
     "2.1/asset",
     title="Requirements and authorization for another token are refused.",
+    decisive=False,
 )
 async def another_token_is_refused(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -108,7 +101,6 @@ async def another_token_is_refused(probe: Probe) -> None:
     "2.1/pay-to",
     title="Requirements and authorization with another payee, also a similar one, are refused.",
     pays=3,
-    decisive=True,
 )
 async def another_payee_is_refused(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -124,7 +116,6 @@ async def another_payee_is_refused(probe: Probe) -> None:
     title="Requirements and authorization for another amount are refused.",
     ground=EXACTLY_THE_AMOUNT,
     pays=2,
-    decisive=True,
 )
 async def another_amount_is_refused(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -136,6 +127,7 @@ async def another_amount_is_refused(probe: Probe) -> None:
 @refusal_case(
     "2.1/amount",
     title="An amount as number, or with a leading zero, is refused or settled as issued.",
+    decisive=False,
 )
 async def another_spelling_of_the_amount_settles_nothing_else(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -149,20 +141,18 @@ async def another_spelling_of_the_amount_settles_nothing_else(probe: Probe) -> N
     title="Requirements and authorization for a session deposit of one base unit are refused.",
     ground=EXACTLY_THE_AMOUNT,
     pays=1,
-    decisive=True,
 )
 async def a_smaller_deposit_is_refused(probe: Probe) -> None:
     payer, (max_spend, deposit) = await probe.wallets.payer(), await probe.deposit(5)
     header = probe.wallets.sign(deposit, payer, value=1)
     await _refused(probe, deposit, payer, header, maxAmountRequired="1")
     claim = await probe.ask_session(max_spend, payment_id=deposit.payment_id)
-    await expect_no_session(probe, claim)
+    await probe.expect_no_session(claim)
 
 
 @refusal_case(
     "2.1/resource",
     title=("Requirements for another path are refused, or the issued ones are settled and opened."),
-    decisive=True,
 )
 async def another_resource_opens_nothing_else(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -170,11 +160,11 @@ async def another_resource_opens_nothing_else(probe: Probe) -> None:
     sessions = [probe.target.sessions.path] if probe.target.sessions.exists else []
     for other in (*sessions, "/", path[:-1], f"{path}/", path.upper()):
         if await _nothing_else(probe, challenge, payer, header, resource=other):
-            expect_withheld(await probe.ask(payment_id=challenge.payment_id, path=other))
+            expect.withheld(await probe.ask(payment_id=challenge.payment_id, path=other))
             break
     if sessions:
         claim = await probe.ask_session(await probe.budget_for(1), payment_id=challenge.payment_id)
-        await expect_no_session(probe, claim)
+        await probe.expect_no_session(claim)
 
 
 @case(
@@ -190,6 +180,7 @@ async def another_resource_opens_nothing_else(probe: Probe) -> None:
     needs="funds, sessions",
     pays=1,
     deposits="0.02",
+    decisive=False,
 )
 async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
     quote, payer = await probe.challenge(), await probe.wallets.payer()
@@ -198,11 +189,11 @@ async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
         raise Inconclusive("the deposit costs as much as the request")
     for wanted, other in ((quote, deposit), (deposit, quote)):
         header = probe.wallets.sign(wanted, payer)
-        expect_refused(await probe.settle(wanted, header, payment_id=other.payment_id))
+        expect.refused(await probe.settle(wanted, header, payment_id=other.payment_id))
     for challenge in (quote, deposit):
-        expect_not_served(await probe.ask(payment_id=challenge.payment_id))
+        expect.not_served(await probe.ask(payment_id=challenge.payment_id))
     claim = await probe.ask_session(max_spend, payment_id=deposit.payment_id)
-    await expect_no_session(probe, claim)
+    await probe.expect_no_session(claim)
     await probe.world.expect_payments(payer)
 
 
@@ -226,7 +217,6 @@ def _late_s(setting: Setting) -> float:
     "2.1/timeout",
     title="After maxTimeoutSeconds, requirements changed to last a day are refused.",
     waits=_late_s,
-    decisive=True,
 )
 async def another_timeout_prolongs_nothing(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -239,7 +229,6 @@ async def another_timeout_prolongs_nothing(probe: Probe) -> None:
     "2.1/validity",
     title="Shortly before maxTimeoutSeconds have passed, the requirements can still be paid.",
     waits=_late_s,
-    decisive=True,
 )
 async def requirements_are_valid_to_their_end(probe: Probe) -> None:
     begun_s, payer = probe.clock.now(), await probe.wallets.payer()
@@ -255,7 +244,6 @@ async def requirements_are_valid_to_their_end(probe: Probe) -> None:
     "2.1/validity",
     title="Once maxTimeoutSeconds have passed, even a fresh authorization is refused.",
     waits=_late_s,
-    decisive=True,
 )
 async def requirements_end(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -276,7 +264,7 @@ async def _refused(
 ) -> None:
     """Fail unless changed requirements are refused, grant nothing and move no money."""
     answer = await probe.settle(challenge, header, requirements=changed)
-    await expect_nothing(probe, challenge, payer, answer)
+    await probe.expect_nothing(challenge, payer, answer)
 
 
 async def _nothing_else(
@@ -287,31 +275,4 @@ async def _nothing_else(
     Returns whether they were settled.
     """
     answer = await probe.settle(challenge, header, requirements=changed)
-    return await expect_nothing_or_as_issued(probe, challenge, payer, answer)
-
-
-async def _facilitator_takes(
-    probe: Probe, challenge: Challenge, payer: Wallet, field: str, value: str
-) -> None:
-    """Make the world's facilitator accept any request that contains `value`, and settle nothing.
-
-    A facilitator for several schemes, networks and tokens would accept the request: only
-    the service knows which of them its 402 named.
-    """
-    if not probe.world.exists:
-        return
-    wanted = {**challenge.requirements, field: value}
-    settled = {
-        "x402Version": 1,
-        "event": "payment.settled",
-        "txHash": INVENTED_TX,
-        "from": payer.address,
-        "to": wanted["payTo"],
-        "value": wanted["maxAmountRequired"],
-        "blockNumber": 1,
-        "network": wanted["network"],
-        "timestamp": "2026-01-01T00:00:00.000Z",
-    }
-    for fault, said in ((VERIFY, {"isValid": True, "invalidReason": None}), (SETTLE, settled)):
-        body = msgspec.json.encode(said).decode()
-        await probe.world.fault(fault(does="answer", status=200, body=body, contains=value))
+    return await probe.expect_nothing_or_as_issued(challenge, payer, answer)

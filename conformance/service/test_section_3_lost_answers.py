@@ -13,14 +13,15 @@ from typing import Any
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import to_hex
-from x402sim.protocol.header import authorization_of, encode_header
+from x402sim.protocol.header import authorization_of
 from x402sim.protocol.refusals import Refusal
 from x402sim.spec.ground import derived, silent
 from x402sim.spec.needs import Need
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge
-from x402sim.suite.service.case import case, refusal_case, session_case
+from x402sim.suite.service.case import case, fault_case, session_case, trouble_case
 from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE, VERIFY, eventually
-from x402sim.suite.service.expect import expect_served, expect_withheld, require
+from x402sim.suite.service.inputs import low_v, one_bit_changed
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 from x402sim.world.faults import Fault
@@ -58,8 +59,8 @@ BUSY_NODES = {
 }
 """A node's answers after too many requests, which tell nothing about the nonce."""
 FALSE: dict[str, Callable[[bytes], bytes]] = {
-    "a false signature": lambda signature: bytes([signature[0] ^ 1]) + signature[1:],
-    "v of 0 or 1": lambda signature: signature[:64] + bytes([signature[64] - 27]),
+    "a false signature": one_bit_changed,
+    "v of 0 or 1": low_v,
     "half a signature": lambda signature: signature[:32],
 }
 """Signatures that no token accepts, or that only some tokens accept."""
@@ -76,11 +77,9 @@ A_WHILE_S = 400
 """Longer than any authorization is valid, and longer than the indexer's interval."""
 
 
-@case(
+@trouble_case(
     "3/pending-resolved",
     title="After any loss of the facilitator's answer, one payment serves a payer who retries.",
-    needs="funds, world",
-    disturbs=True,
 )
 async def a_lost_answer_is_resolved(probe: Probe) -> None:
     for how, fault in LOST.items():
@@ -92,11 +91,9 @@ async def a_lost_answer_is_resolved(probe: Probe) -> None:
         await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@case(
+@trouble_case(
     "3/pending-resolved",
     title="While the outcome of the first payment is unknown, a second one moves no money.",
-    needs="funds, world",
-    disturbs=True,
 )
 async def no_payer_is_charged_twice(probe: Probe) -> None:
     for how in UNKNOWN:
@@ -111,11 +108,9 @@ async def no_payer_is_charged_twice(probe: Probe) -> None:
         await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@case(
+@trouble_case(
     "3/pending-resolved",
     title="While the transfer of the first payment is not mined, a second one moves no money.",
-    needs="funds, world",
-    disturbs=True,
 )
 async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -136,11 +131,9 @@ async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@refusal_case(
+@fault_case(
     "3/pending-resolved",
     title="A nonce that the payer used to pay himself, or to pay less, grants nothing.",
-    needs="funds, world",
-    disturbs=True,
 )
 async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
     for pays_less, chain in product((False, True), ([], CHAIN_UNREACHABLE)):
@@ -155,17 +148,15 @@ async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
         await probe.wallets.submit(challenge, other, probe.wallets.stranger())
         await probe.world.clear_faults()
         await probe.settle(challenge, header, may_break=True)
-        expect_withheld(await probe.ask(payment_id=challenge.payment_id))
+        expect.withheld(await probe.ask(payment_id=challenge.payment_id))
         if not probe.setting.missing(Need.CLOCK):
             await probe.wait(A_WHILE_S)
-            expect_withheld(await probe.ask(payment_id=challenge.payment_id))
+            expect.withheld(await probe.ask(payment_id=challenge.payment_id))
 
 
-@case(
+@trouble_case(
     "3/pending-resolved",
     title="A node that answers with errors after a lost answer ends no payment that was charged.",
-    needs="funds, world",
-    disturbs=True,
 )
 async def a_busy_node_says_nothing_of_a_payment(probe: Probe) -> None:
     for how, chain in BUSY_NODES.items():
@@ -178,20 +169,16 @@ async def a_busy_node_says_nothing_of_a_payment(probe: Probe) -> None:
         await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@case(
+@trouble_case(
     "3/pending-resolved",
     title="A lost answer is resolved, too, if a header that is false or unreadable came before.",
-    needs="funds, world",
-    disturbs=True,
 )
 async def what_was_false_before_takes_nothing(probe: Probe) -> None:
     for name, is_verified in product([*FALSE, "an unreadable header"], (True, False)):
         challenge, payer, header = await probe.signed()
-        auth, signature = authorization_of(header)
-        network, spelling = probe.wallets.network(challenge), probe.target.pay.spelling
         false = UNREADABLE
         if name in FALSE:
-            false = encode_header(auth, FALSE[name](signature), network, spelling)
+            false = probe.wallets.resigned(challenge, header, FALSE[name])
         if not is_verified:
             await probe.world.fault(VERIFY(does="lose answer"), of=payer)
         await probe.settle(challenge, false, may_break=True)
@@ -204,7 +191,7 @@ async def what_was_false_before_takes_nothing(probe: Probe) -> None:
             await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@refusal_case(
+@fault_case(
     "5/nonce-once",
     title="After a lost answer, an authorization sent for a second id opens one of the two ids.",
     ground=derived(
@@ -212,9 +199,6 @@ async def what_was_false_before_takes_nothing(probe: Probe) -> None:
         "4.1: Store the payment record",
         so="One transfer has been made, so one payment is recorded, for one of the ids.",
     ),
-    needs="funds, world",
-    decisive=True,
-    disturbs=True,
 )
 async def a_lost_answer_opens_one_of_two_ids(probe: Probe) -> None:
     each_lost = SETTLE(does="lose answer", times=None)
@@ -242,7 +226,9 @@ async def a_lost_answer_opens_one_of_two_ids(probe: Probe) -> None:
             await probe.wait(A_WHILE_S)
         answers = [await probe.opened(each) for each in challenges]
         opened = sum(each.has_content for each in answers)
-        require(f"one payment that opens the resource ({how})", opened <= 1, f"{opened} of them")
+        expect.holds(
+            f"one payment that opens the resource ({how})", opened <= 1, f"{opened} of them"
+        )
         await probe.world.expect_payments(payer, challenges[0].amount_base)
 
 
@@ -259,7 +245,7 @@ async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
         await _require_moved(probe, payer, fault.does)
         await probe.world.clear_faults()
         await probe.wait(A_WHILE_S)
-        expect_served(await probe.ask(payment_id=challenge.payment_id))
+        expect.served(await probe.ask(payment_id=challenge.payment_id))
         await probe.world.expect_payments(payer, challenge.amount_base)
 
 

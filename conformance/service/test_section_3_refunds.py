@@ -8,6 +8,7 @@ from functools import partial
 
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import read_402
 from x402sim.suite.service.background import (
     CLOCK_END_S,
@@ -16,13 +17,13 @@ from x402sim.suite.service.background import (
     expect_refunded,
     in_trouble_s,
     open_ending,
+    refund_case,
     refunded_s,
     unit_s,
     until_over,
 )
 from x402sim.suite.service.case import session_case
 from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE
-from x402sim.suite.service.expect import expect, expect_not_served, expect_refused, expect_served
 from x402sim.suite.service.probe import CENT_BASE, Probe
 from x402sim.suite.verdict import NotApplicable
 from x402sim.world.faults import Fault
@@ -54,15 +55,12 @@ UNSPENT = derived(
 )
 
 
-@session_case(
+@refund_case(
     "3/expiry-refund",
     title=(
         "A payer of several sessions gets the rest of each, and odd amounts are refunded exactly."
     ),
     ground=UNSPENT,
-    needs=REFUNDED,
-    waits=refunded_s,
-    decisive=True,
 )
 async def each_session_is_refunded(probe: Probe) -> None:
     payer = await probe.wallets.payer()
@@ -79,13 +77,10 @@ async def each_session_is_refunded(probe: Probe) -> None:
     await expect_refunded(probe, *endings)
 
 
-@session_case(
+@refund_case(
     "3/expiry-refund",
     title=("When one of two sessions of a payer is over, it is refunded, and the other is served."),
     ground=UNSPENT,
-    needs=REFUNDED,
-    waits=refunded_s,
-    decisive=True,
 )
 async def each_session_has_its_own_end(probe: Probe) -> None:
     payer, max_spend = await probe.wallets.payer(), await probe.budget_for(2)
@@ -96,26 +91,23 @@ async def each_session_has_its_own_end(probe: Probe) -> None:
     other = await probe.claim(paid, max_spend, LONG)
     over = await open_ending(probe, max_spend, payer)
     await until_over(probe, over)
-    expect_served(await probe.ask(session_id=other.session_id))
+    expect.served(await probe.ask(session_id=other.session_id))
     await expect_refunded(probe, over)
 
 
-@session_case(
+@refund_case(
     "3/expiry-refund",
     title="Refused deposits and unpaid deposits are not refunded.",
     ground=UNSPENT,
-    needs=REFUNDED,
-    waits=refunded_s,
-    decisive=True,
 )
 async def what_was_not_deposited_is_not_refunded(probe: Probe) -> None:
     payer, by = await probe.wallets.payer(), probe.wallets.stranger()
     paid = await open_ending(probe, await probe.budget_for(2))
     unpaid = read_402(await probe.ask_session(await probe.budget_for(2), paid.duration))
-    expect_refused(await probe.settle(unpaid, probe.wallets.sign(unpaid, payer, by=by)))
+    expect.refused(await probe.settle(unpaid, probe.wallets.sign(unpaid, payer, by=by)))
     await until_over(probe, paid)
     await expect_refunded(probe, paid)
-    expect("refunds of what was not deposited", await probe.world.received(payer), [])
+    expect.equal("refunds of what was not deposited", await probe.world.received(payer), [])
 
 
 @session_case(
@@ -186,4 +178,4 @@ async def a_session_in_use_ends_too(probe: Probe) -> None:
     for part in USED_AT if probe.setting.advance is None else ():
         await probe.wait(begun_s + part * lasts_s - probe.clock.now())
         await probe.ask(session_id=session_id)
-    expect_not_served(await answered_at_its_end(probe, ending))
+    expect.not_served(await answered_at_its_end(probe, ending))

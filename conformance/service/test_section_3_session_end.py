@@ -6,6 +6,7 @@ file can state both; otherwise the suite waits for a while, and does not judge l
 
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived
+from x402sim.suite.service import expect
 from x402sim.suite.service.background import (
     CLOCK_END_S,
     GRACE_S,
@@ -15,7 +16,6 @@ from x402sim.suite.service.background import (
     within_s,
 )
 from x402sim.suite.service.case import session_case
-from x402sim.suite.service.expect import expect, expect_served, expect_withheld
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import Lacking, Skipped
@@ -76,7 +76,7 @@ async def _let_one_end(probe: Probe) -> None:
             f"after {ends_s[-1]:.0f} s a session of duration {shortest} is not over, does not say "
             "when it ends, and the unit is not known: set sessions.duration_unit_s"
         )
-    expect_withheld(answer)
+    expect.withheld(answer)
 
 
 @session_case(
@@ -118,14 +118,13 @@ async def what_is_left_is_refunded(probe: Probe) -> None:
     ),
     deposits="0.02",
     waits=lambda _: EARLY_S,
-    decisive=True,
 )
 async def nothing_ends_early(probe: Probe) -> None:
     session = await probe.open_session(await probe.budget_for(2))
     await probe.wait(EARLY_S)
-    expect_served(await probe.ask(session_id=session.session_id))
+    expect.served(await probe.ask(session_id=session.session_id))
     if probe.world.exists:
-        expect("refunds before the end", await probe.world.received(session.paid.payer), [])
+        expect.equal("refunds before the end", await probe.world.received(session.paid.payer), [])
 
 
 @session_case(
@@ -134,7 +133,6 @@ async def nothing_ends_early(probe: Probe) -> None:
     needs=REFUNDED,
     deposits="0.04",
     waits=lambda setting: _refunded_s(setting) + EARLY_S,
-    decisive=True,
 )
 async def what_was_refunded_stays_over(probe: Probe) -> None:
     until_s = probe.clock.now() + IN_ALL_S
@@ -146,6 +144,6 @@ async def what_was_refunded_stays_over(probe: Probe) -> None:
     again = await probe.ask_session(max_spend, kept.duration, payment_id=deposit.payment_id)
     ids = {session.session_id, again.session_id or session.session_id}
     for session_id in sorted(ids):
-        expect_withheld(await probe.ask(session_id=session_id))
+        expect.withheld(await probe.ask(session_id=session_id))
     await probe.wait(CLOCK_END_S if probe.setting.advance is not None else EARLY_S)
     await expect_refunded(probe, kept)

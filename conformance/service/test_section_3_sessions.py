@@ -2,10 +2,9 @@
 
 import asyncio
 
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import TargetAnswer
 from x402sim.suite.service.case import session_case
-from x402sim.suite.service.expect import expect
-from x402sim.suite.service.payment_outcome import drain, expect_no_session
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
@@ -24,10 +23,10 @@ async def _expect_budget(
     fits = deposit_base // (await probe.challenge()).amount_base
     served = 0
     for session_id in sorted(session_ids):
-        served += await drain(probe, session_id, fits + 1 - served)
+        served += await probe.drain(session_id, fits + 1 - served)
     last = probe.last_served if served > fits else None
     what = f"requests served for a deposit of {max_spend}"
-    expect(what, served, fits, last.show if last else None)
+    expect.equal(what, served, fits, last.show if last else None)
 
 
 @session_case(
@@ -69,7 +68,6 @@ async def one_deposit_makes_one_session(probe: Probe) -> None:
     "3/deposit-makes-session",
     title="Neither the id of a paid quote nor that of an unpaid deposit opens a session.",
     pays=1,
-    decisive=True,
 )
 async def a_payment_for_something_else_makes_no_session(probe: Probe) -> None:
     paid, (max_spend, unpaid) = await probe.buy(), await probe.deposit(1)
@@ -77,4 +75,4 @@ async def a_payment_for_something_else_makes_no_session(probe: Probe) -> None:
         await probe.ask_session(max_spend, payment_id=each.payment_id)
         for each in (paid.challenge, unpaid)
     ]
-    await expect_no_session(probe, *answers, paid.receipt)
+    await probe.expect_no_session(*answers, paid.receipt)

@@ -8,9 +8,9 @@ import httpx
 
 from x402sim.spec.ground import derived, silent
 from x402sim.spec.needs import Need
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import TargetAnswer, read_402
 from x402sim.suite.service.case import case
-from x402sim.suite.service.expect import expect, require
 from x402sim.suite.service.probe import BAD_BODY, Probe
 from x402sim.suite.verdict import Inconclusive, Lacking, Skipped, as_json
 
@@ -35,14 +35,13 @@ MAX_REDIRECTS = 5
     ),
     needs="agents",
     pays=1,
-    decisive=True,
 )
 async def the_agents_are_listed(probe: Probe) -> None:
     probe.by_target("agents.path")
     answer = await _agents(probe)
-    require("a list, with status 2xx", 200 <= answer.status < 300, answer.summary)
+    expect.holds("a list, with status 2xx", 200 <= answer.status < 300, answer.summary)
     is_json = answer.body is not None or answer.text.strip() == "null"
-    require("JSON", is_json, answer.summary)
+    expect.holds("JSON", is_json, answer.summary)
 
 
 @case(
@@ -105,18 +104,17 @@ async def _get(probe: Probe, url: str, headers: dict[str, str] | None = None) ->
     "4.5/llms-txt",
     title="The documentation index is plain text, not HTML or JSON, and names a page.",
     needs="llms",
-    decisive=True,
 )
 async def the_index_is_plain_text(probe: Probe) -> None:
     probe.by_target("llms.path")
     index = await _index(probe)
     kind = index.headers.get("content-type", "text/plain").lower()
     is_text = not any(other in kind for other in ("html", "json", "xml"))
-    require("a content type of plain text", is_text, kind)
+    expect.holds("a content type of plain text", is_text, kind)
     is_markup = index.text.lstrip()[:9].lower().startswith(("<!doctype", "<html"))
-    require("plain text", not is_markup, index.summary)
+    expect.holds("plain text", not is_markup, index.summary)
     named = any(form.search(index.text) for form in (URL, LINK, PATH))
-    require("the address of a page", named, index.summary)
+    expect.holds("the address of a page", named, index.summary)
 
 
 @case(
@@ -127,7 +125,6 @@ async def the_index_is_plain_text(probe: Probe) -> None:
         so="llms.txt is an index of pages, so each URL of this server in llms.txt is a page.",
     ),
     needs="llms",
-    decisive=True,
 )
 async def the_pages_of_the_index_exist(probe: Probe) -> None:
     index = await _index(probe)
@@ -135,12 +132,12 @@ async def the_pages_of_the_index_exist(probe: Probe) -> None:
         page = await _get(probe, url)
         if page.status in (404, 410) and (below := _below_base(probe, url)):
             page = await _get(probe, below)
-        require(f"a page at {url}", page.status not in (404, 410), page.status)
+        expect.holds(f"a page at {url}", page.status not in (404, 410), page.status)
 
 
 async def _index(probe: Probe) -> TargetAnswer:
     index = await _get(probe, probe.target.llms.path)
-    expect(f"the status of {probe.target.llms.path}", index.status, 200)
+    expect.equal(f"the status of {probe.target.llms.path}", index.status, 200)
     return index
 
 

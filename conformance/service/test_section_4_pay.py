@@ -11,18 +11,11 @@ from msgspec.structs import replace
 from x402sim.events import AnswerSent, Transfer
 from x402sim.journal import Entry
 from x402sim.spec.ground import derived, explicit
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge
-from x402sim.suite.service.case import case, refusal_case, unpaid_case
+from x402sim.suite.service.case import case, fault_case, refusal_case, unpaid_case
 from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE, VERIFY, paid_to
-from x402sim.suite.service.expect import (
-    expect,
-    expect_not_served,
-    expect_refused,
-    expect_transfers,
-    require,
-)
 from x402sim.suite.service.inputs import examples, random_json
-from x402sim.suite.service.payment_outcome import expect_nothing, expect_nothing_or_as_issued
 from x402sim.suite.service.probe import Probe
 from x402sim.world.faults import Fault
 
@@ -78,7 +71,7 @@ async def _asked_nothing(probe: Probe, verb: str, attempt: Callable[[], Awaitabl
         every = _calls(await probe.world.journal(since)).values()
         calls = [call for call in every if call.startswith(verb)]
         if not calls or is_last:
-            expect(f"calls of the facilitator's {verb}", calls, [])
+            expect.equal(f"calls of the facilitator's {verb}", calls, [])
             return
 
 
@@ -89,6 +82,7 @@ async def _asked_nothing(probe: Probe, verb: str, attempt: Callable[[], Awaitabl
     "4.1/order",
     title="The service verifies the signature before money moves, and then sends the receipt.",
     needs="funds, world",
+    decisive=False,
 )
 async def verified_before_settled_before_answered(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -101,10 +95,10 @@ async def verified_before_settled_before_answered(probe: Probe) -> None:
     moved = next(seq for seq, event in transfers.items() if event.sender == payer.address)
     in_order = verified is not None and verified < moved
     seen = f"events of the world's journal: verified {verified}, transferred {moved}"
-    require("a verification before the transfer", in_order, seen)
+    expect.holds("a verification before the transfer", in_order, seen)
 
 
-@refusal_case(
+@fault_case(
     "4.1/order",
     title="During the settlement, the payment's id grants nothing.",
     ground=derived(
@@ -114,9 +108,6 @@ async def verified_before_settled_before_answered(probe: Probe) -> None:
         "5: X-Payment-Id",
         so=("The payment is stored and cached after its settlement: before, nothing opens."),
     ),
-    needs="funds, world",
-    decisive=True,
-    disturbs=True,
 )
 async def no_access_before_the_transfer(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -125,7 +116,7 @@ async def no_access_before_the_transfer(probe: Probe) -> None:
     while not settling.done():
         early = await probe.ask(payment_id=challenge.payment_id)
         if not await probe.world.transfers(payer):
-            expect_not_served(early)
+            expect.not_served(early)
         await probe.clock.sleep(UNDER_WAY_S / 5)
     await settling
 
@@ -135,16 +126,22 @@ async def no_access_before_the_transfer(probe: Probe) -> None:
 
 @unpaid_case(
     "4.1/validate",
-    title="An unfunded settlement with a parameter missing or of the wrong type is refused.",
+    title="An unfunded settlement with a parameter missing, wrong, or of random JSON is refused.",
     ground=REQUIRED,
+    decisive=False,
 )
 async def parameters_that_are_missing_are_refused(probe: Probe) -> None:
     challenge = await probe.challenge()
     header = probe.wallets.sign(challenge, probe.wallets.stranger())
     for body in _bad_parameters(challenge, header, *PARAMETERS):
-        expect_refused(await probe.send("POST", probe.target.pay.path, json=body))
+        expect.refused(await probe.send("POST", probe.target.pay.path, json=body))
     for content in (b"", b"{", b"null", b"[]"):
-        expect_refused(await probe.send("POST", probe.target.pay.path, content=content))
+        expect.refused(await probe.send("POST", probe.target.pay.path, content=content))
+    good = challenge.settlement(header)
+    found = examples("settlements", RANDOM_INPUTS, random_json)
+    for nonsense, name in zip(found, itertools.cycle(good), strict=False):
+        for body in (nonsense, {**good, name: nonsense}):
+            expect.refused(await probe.send("POST", probe.target.pay.path, json=body))
 
 
 @refusal_case(
@@ -152,14 +149,13 @@ async def parameters_that_are_missing_are_refused(probe: Probe) -> None:
     title="Without a payment id or header of the right type, the facilitator is not called.",
     ground=REQUIRED,
     needs="funds, world",
-    decisive=True,
 )
 async def parameters_are_validated_first(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
 
     async def attempt() -> None:
         for body in _bad_parameters(challenge, header, "paymentId", "paymentHeader"):
-            expect_refused(await probe.send("POST", probe.target.pay.path, json=body))
+            expect.refused(await probe.send("POST", probe.target.pay.path, json=body))
 
     await _asked_nothing(probe, "verify", attempt)
     await probe.world.expect_payments(payer)
@@ -174,29 +170,14 @@ async def parameters_are_validated_first(probe: Probe) -> None:
         "5: The amount must equal",
         so="Any requirements that come back lead to a refusal, or to the terms as issued.",
     ),
+    decisive=False,
 )
 async def requirements_that_are_missing_settle_nothing_else(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
     for body in _bad_parameters(challenge, header, "paymentRequirements"):
         answer = await probe.send("POST", probe.target.pay.path, json=body)
-        if await expect_nothing_or_as_issued(probe, challenge, payer, answer):
+        if await probe.expect_nothing_or_as_issued(challenge, payer, answer):
             return
-
-
-@unpaid_case(
-    "4.1/validate",
-    title=(
-        "Random JSON instead of an unfunded settlement, or of one of its parameters, is refused."
-    ),
-    ground=REQUIRED,
-)
-async def any_nonsense_is_refused(probe: Probe) -> None:
-    challenge = await probe.challenge()
-    good = challenge.settlement(probe.wallets.sign(challenge, probe.wallets.stranger()))
-    found = examples("settlements", RANDOM_INPUTS, random_json)
-    for nonsense, name in zip(found, itertools.cycle(good), strict=False):
-        for body in (nonsense, {**good, name: nonsense}):
-            expect_refused(await probe.send("POST", probe.target.pay.path, json=body))
 
 
 def _bad_parameters(challenge: Challenge, header: str, *names: str) -> list[dict[str, Any]]:
@@ -215,13 +196,12 @@ def _bad_parameters(challenge: Challenge, header: str, *names: str) -> list[dict
     "4.1/build-verify",
     title="The service asks the facilitator to verify a payment, in a valid request.",
     needs="funds, world",
-    decisive=True,
 )
 async def the_facilitator_understands_the_request(probe: Probe) -> None:
     since = await probe.world.next_event()
     await probe.buy()
     calls = [*_calls(await probe.world.journal(since)).values()]
-    require("a verification that is answered 200", "verify 200" in calls, calls)
+    expect.holds("a verification that is answered 200", "verify 200" in calls, calls)
 
 
 @refusal_case(
@@ -234,7 +214,6 @@ async def the_facilitator_understands_the_request(probe: Probe) -> None:
         so="Header and requirements are verified together: what does not fit is not settled.",
     ),
     needs="funds, world",
-    decisive=True,
 )
 async def header_and_requirements_are_verified_together(probe: Probe) -> None:
     payer = await probe.wallets.payer()
@@ -244,7 +223,7 @@ async def header_and_requirements_are_verified_together(probe: Probe) -> None:
         async def attempt(change: dict[str, Any] = change) -> None:
             challenge = await probe.challenge()
             answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer, **change))
-            expect_refused(answer)
+            expect.refused(answer)
 
         await _asked_nothing(probe, "settle", attempt)
     await probe.world.expect_payments(payer)
@@ -253,29 +232,25 @@ async def header_and_requirements_are_verified_together(probe: Probe) -> None:
 @refusal_case(
     "4.1/verify-signature",
     title='An authorization that its payer did not sign is refused as "Invalid signature".',
-    decisive=True,
 )
 async def a_signature_by_another_key_is_invalid(probe: Probe) -> None:
     challenge, payer, header = await probe.signed(by=probe.wallets.stranger())
     answer = await probe.settle(challenge, header)
-    await expect_nothing(probe, challenge, payer, answer, INVALID_SIGNATURE)
+    await probe.expect_nothing(challenge, payer, answer, INVALID_SIGNATURE)
 
 
-@refusal_case(
+@fault_case(
     "4.1/verify-signature",
     title='A payment that the facilitator calls invalid is refused as "Invalid signature".',
-    needs="funds, world",
-    decisive=True,
-    disturbs=True,
 )
 async def the_facilitators_no_is_final(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
     await probe.world.fault(SAYS(body=NOT_VALID, times=None), of=payer)
     answer = await probe.settle(challenge, header)
-    await expect_nothing(probe, challenge, payer, answer, INVALID_SIGNATURE)
+    await probe.expect_nothing(challenge, payer, answer, INVALID_SIGNATURE)
 
 
-@refusal_case(
+@fault_case(
     "4.1/verify-signature",
     title='Without a clear "valid" from the facilitator, no money moves.',
     ground=derived(
@@ -285,9 +260,6 @@ async def the_facilitators_no_is_final(probe: Probe) -> None:
         "1: The service has an external facilitator",
         so="Settling comes after verifying; what nobody called valid is not verified.",
     ),
-    needs="funds, world",
-    decisive=True,
-    disturbs=True,
 )
 async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
     for fault in NO_VERDICT.values():
@@ -301,20 +273,18 @@ async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
     "4.1/settle-on-chain",
     title="A settled payment is one transfer of the amount from the payer to the payee.",
     needs="funds, world",
+    decisive=False,
 )
 async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
     paid = await probe.buy()
     wanted = paid_to(str(paid.challenge.requirements["payTo"]), paid.challenge.amount_base)
-    expect_transfers("transfers of the payer", await probe.world.payments(paid.payer), [wanted])
+    expect.transfers("transfers of the payer", await probe.world.payments(paid.payer), [wanted])
 
 
-@refusal_case(
+@fault_case(
     "4.1/settle-on-chain",
     title="A settlement that fails, is not made, is pending or is reverted grants nothing.",
     ground=UNSETTLED,
-    needs="funds, world",
-    decisive=True,
-    disturbs=True,
 )
 async def what_was_not_settled_grants_nothing(probe: Probe) -> None:
     said_no = SETTLE(does="answer", status=200, body=NOT_SETTLED)
@@ -346,12 +316,9 @@ async def _settle_nothing(probe: Probe, fault: Fault | None) -> None:
     A final refusal is not required: a target that answers "pending" breaks nothing.
     """
     challenge, payer, header = await probe.signed()
-    if fault is None:
-        await probe.world.post("force-revert", {"calls": 1, "account": payer.address})
-    else:
-        await probe.world.fault(replace(fault, times=None), of=payer)
+    await probe.world.hinder(payer, fault)
     answer = await probe.settle(challenge, header, may_break=True)
-    require("no receipt", not answer.is_receipt, answer.summary)
-    expect_not_served(await probe.ask(payment_id=challenge.payment_id))
+    expect.holds("no receipt", not answer.is_receipt, answer.summary)
+    expect.not_served(await probe.ask(payment_id=challenge.payment_id))
     await probe.world.expect_payments(payer)
     await probe.world.clear_faults()

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from x402sim.spec.ground import derived
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import TargetAnswer, read_402
 from x402sim.suite.service.case import case, paid_case, session_case
-from x402sim.suite.service.expect import expect, expect_served, require
 from x402sim.suite.service.inputs import other_orders
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive, NotApplicable, as_json
@@ -21,15 +21,12 @@ AT_ONCE = 3
 @case(
     "4.2/price",
     title=("The 402 of the protected endpoint asks for its price, 10000 base units for a quote."),
-    decisive=True,
 )
 async def a_quote_has_its_price(probe: Probe) -> None:
-    price_base = probe.target.protected.amount_base
-    if not price_base:
-        raise NotApplicable("the target file says that the price is open")
+    price_base = probe.require_price()
     probe.by_target("protected.amount_base")
     asked = (await probe.challenge()).amount_base
-    expect("maxAmountRequired", asked, price_base)
+    expect.equal("maxAmountRequired", asked, price_base)
 
 
 @case(
@@ -40,11 +37,9 @@ async def a_quote_has_its_price(probe: Probe) -> None:
         "4.2: The amount shown",
         so="A quote has one price for all orders.",
     ),
-    decisive=True,
 )
 async def another_order_costs_the_same(probe: Probe) -> None:
-    if not probe.target.protected.amount_base:
-        raise NotApplicable("the target file says that the price is open")
+    probe.require_price()
     challenge = await probe.challenge()
     answers = [await probe.ask(body=order) for order in other_orders(probe)]
     required = [answer for answer in answers if answer.status == 402]
@@ -52,18 +47,17 @@ async def another_order_costs_the_same(probe: Probe) -> None:
         raise NotApplicable("the target takes no other order")
     for answer in required:
         asked = read_402(answer).amount_base
-        expect("maxAmountRequired", asked, challenge.amount_base, answer.show)
+        expect.equal("maxAmountRequired", asked, challenge.amount_base, answer.show)
 
 
 @paid_case(
     "4.2/quote",
     title="A paid quote has its fields and their types for the requested pair, for any order.",
-    decisive=True,
 )
 async def a_quote_has_its_fields(probe: Probe) -> None:
     payment_id = (await probe.buy()).challenge.payment_id
     answer = await probe.ask(payment_id=payment_id)
-    expect("status", answer.status, 200)
+    expect.equal("status", answer.status, 200)
     probe.by_target("protected.content", "protected.fields")
     _expect_quote(answer, probe.usual_body)
     for order in other_orders(probe):
@@ -76,7 +70,6 @@ async def a_quote_has_its_fields(probe: Probe) -> None:
     "4.2/quote",
     title="A quote that a session pays for has its fields, too, whatever the order.",
     deposits="0.10",
-    decisive=True,
 )
 async def a_quote_of_a_session_has_its_fields(probe: Probe) -> None:
     orders = [probe.usual_body, *other_orders(probe)]
@@ -92,14 +85,14 @@ def _expect_quote(answer: TargetAnswer, order: dict[str, Any]) -> None:
     endpoint = answer.target.protected
     content = answer.at(endpoint.content)
     if not isinstance(content, dict):
-        require(f"an object at {endpoint.content}", not endpoint.fields, answer.summary)
+        expect.holds(f"an object at {endpoint.content}", not endpoint.fields, answer.summary)
         return
     for name, kind in endpoint.fields.items():
         value = content.get(name)
-        require(f"{name}, a {kind}", _is(kind, value), as_json(value), answer.show)
+        expect.holds(f"{name}, a {kind}", _is(kind, value), as_json(value), answer.show)
     pair = order.get("pair")
     if "pair" in endpoint.fields and pair is not None:
-        expect("pair", content.get("pair"), pair, answer.show)
+        expect.equal("pair", content.get("pair"), pair, answer.show)
 
 
 def _is(kind: str, value: Any) -> bool:
@@ -119,14 +112,13 @@ def _is(kind: str, value: Any) -> bool:
         "4.2: sizeUsd",
         so="JSON ignores white space and order; 1000.0 is 1000; a media type may say UTF-8.",
     ),
-    decisive=True,
 )
 async def an_order_in_another_spelling_is_served(probe: Probe) -> None:
     endpoint, order = probe.target.protected, probe.usual_body
     if endpoint.method == "GET":
         raise NotApplicable("the protected endpoint takes no body")
     payment_id = (await probe.buy()).challenge.payment_id
-    expect_served(await probe.ask(payment_id=payment_id))
+    expect.served(await probe.ask(payment_id=payment_id))
     for said, text in _spelled(order).items():
         kind = "application/json; charset=utf-8" if said == CHARSET else "application/json"
         answer = await probe.send(
@@ -137,7 +129,7 @@ async def an_order_in_another_spelling_is_served(probe: Probe) -> None:
         )
         if not (answer.has_content or (await probe.ask(payment_id=payment_id)).has_content):
             raise Inconclusive("an order that was served is not served again, however written")
-        require(f"the content, for an order with {said}", answer.has_content, answer.summary)
+        expect.holds(f"the content, for an order with {said}", answer.has_content, answer.summary)
 
 
 CHARSET = "a charset in its content type"
@@ -162,7 +154,6 @@ def _spelled(order: dict[str, Any]) -> dict[str, str]:
         "4.2: pair | string",
         so="The pair of a quote is the pair of its own request, also beside others.",
     ),
-    decisive=True,
 )
 async def quotes_at_the_same_time_are_not_mixed_up(probe: Probe) -> None:
     usual, endpoint = probe.usual_body, probe.target.protected
@@ -181,4 +172,4 @@ async def quotes_at_the_same_time_are_not_mixed_up(probe: Probe) -> None:
     sent = (probe.ask(payment_id=payment_id, body=order) for order in orders)
     for order, answer in zip(orders, await asyncio.gather(*sent), strict=True):
         if answer.has_content:
-            expect("pair", answer.at(endpoint.content + "/pair"), order["pair"], answer.show)
+            expect.equal("pair", answer.at(endpoint.content + "/pair"), order["pair"], answer.show)

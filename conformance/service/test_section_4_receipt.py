@@ -6,13 +6,11 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.report.results import DemandKey
 from x402sim.spec.ground import derived, explicit
-from x402sim.suite.service.answers import Challenge, TargetAnswer
-from x402sim.suite.service.case import case, paid_case, refusal_case
+from x402sim.suite.service import expect
+from x402sim.suite.service.case import case, paid_case, refusal_case, restart_case
 from x402sim.suite.service.control_api import HOLD_S, TX_HASH
-from x402sim.suite.service.expect import expect, expect_served, require
-from x402sim.suite.service.payment_outcome import record_of
 from x402sim.suite.service.probe import Probe
-from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, as_json
+from x402sim.suite.verdict import CheckFailed, Inconclusive, as_json
 
 CLOCKS_AGREE_MS = 600_000
 """How far the target's clock may be from ours; seconds instead of milliseconds are further."""
@@ -23,77 +21,65 @@ CLOCKS_AGREE_MS = 600_000
     title='After a settlement, the stored payment has status "settled".',
     needs="funds, record",
     pays=1,
-    decisive=True,
 )
 async def the_record_is_settled(probe: Probe) -> None:
     paid = await probe.buy()
-    record = await record_of(probe, paid)
+    record = await probe.record_of(paid)
     if record.get("block_number") is None:  # the indexer updates the status, to open values
-        expect("status", record.get("status"), "settled")
+        expect.equal("status", record.get("status"), "settled")
 
 
-@case(
+@restart_case(
     "4.1/store-settled",
     title=(
         "A settled payment is stored: after a restart, with an empty cache, its id grants access."
     ),
     ground=explicit("4.1: Store the payment record", "5: Otherwise look", "5: When one exists"),
-    needs="funds, restart",
-    pays=1,
-    decisive=True,
 )
 async def a_payment_survives_a_restart(probe: Probe) -> None:
     paid = await probe.buy()
     await probe.restart()
-    expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+    expect.served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
 @case(
     "4.1/cache",
     title="A settlement adds one entitlement to the cache of our own service.",
     needs="funds, world, clock",
+    decisive=False,
 )
 async def the_entitlement_is_cached(probe: Probe) -> None:
     before = await probe.world.cached_entitlements()
     await probe.buy()
-    expect("entitlements added", await probe.world.cached_entitlements() - before, 1)
+    expect.equal("entitlements added", await probe.world.cached_entitlements() - before, 1)
 
 
 @paid_case(
     "4.1/receipt",
-    title="A receipt is a 200 with success true, the payment's id and a hash of 32 bytes.",
-    decisive=True,
+    title="A receipt is a 200 with success true, the payment's id, a hash, and epoch milliseconds.",
 )
 async def the_receipt_has_its_fields(probe: Probe) -> None:
-    challenge, receipt = await _receipt(probe)
-    places = probe.target.receipt
+    challenge, _, header = await probe.signed()
+    receipt, places = await probe.settle(challenge, header), probe.target.receipt
+    if not receipt.is_receipt:
+        raise Inconclusive(f"a valid payment was not settled: {receipt.summary}")
+    expect.equal("the status of a receipt", receipt.status, 200)
     probe.by_target("receipt.success", "receipt.payment_id", "receipt.tx_hash")
     if places.success:
-        require("success true", receipt.at(places.success) is True, receipt.summary)
+        expect.holds("success true", receipt.at(places.success) is True, receipt.summary)
     if places.payment_id:
         is_same = receipt.at(places.payment_id) == challenge.payment_id
-        require("paymentId, the id that was paid", is_same, receipt.summary)
+        expect.holds("paymentId, the id that was paid", is_same, receipt.summary)
     tx_hash = receipt.at(places.tx_hash)
     is_hash = isinstance(tx_hash, str) and TX_HASH.fullmatch(tx_hash) is not None
-    require("txHash, 0x and 64 hex digits", is_hash, as_json(tx_hash))
-
-
-@paid_case(
-    "4.1/receipt",
-    title="The timestamp of a receipt is an integer, the time in epoch milliseconds.",
-    decisive=True,
-)
-async def the_timestamp_is_in_milliseconds(probe: Probe) -> None:
-    place = probe.target.receipt.timestamp
-    if not place:
-        raise NotApplicable("the target file says that receipts have no timestamp")
-    probe.by_target("receipt.timestamp")
-    _, receipt = await _receipt(probe)
-    value, now_ms = receipt.at(place), probe.clock.now_ms()
-    whole = value.is_integer() if isinstance(value, float) else type(value) is int
-    require("timestamp, an integer", whole, as_json(value))
-    near = abs(value - now_ms) < CLOCKS_AGREE_MS
-    require(f"epoch milliseconds, about {now_ms}", near, as_json(value))
+    expect.holds("txHash, 0x and 64 hex digits", is_hash, as_json(tx_hash))
+    if places.timestamp:
+        probe.by_target("receipt.timestamp")
+        value, now_ms = receipt.at(places.timestamp), probe.clock.now_ms()
+        whole = value.is_integer() if isinstance(value, float) else type(value) is int
+        expect.holds("timestamp, an integer", whole, as_json(value))
+        near = abs(value - now_ms) < CLOCKS_AGREE_MS
+        expect.holds(f"epoch milliseconds, about {now_ms}", near, as_json(value))
 
 
 @refusal_case(
@@ -106,7 +92,6 @@ async def the_timestamp_is_in_milliseconds(probe: Probe) -> None:
         so="Receipt and entitlement are of their own payment, also beside other payments.",
     ),
     pays=3,
-    decisive=True,
 )
 async def everybody_gets_his_own_receipt(probe: Probe) -> None:
     places = probe.target.receipt
@@ -124,21 +109,11 @@ async def everybody_gets_his_own_receipt(probe: Probe) -> None:
         probe.wallets.expect_settled(answers[number])
         if places.payment_id:
             is_same = answers[number].at(places.payment_id) == challenge.payment_id
-            require("paymentId, the id that was paid", is_same, answers[number].summary)
-        expect_served(await probe.opened(challenge))
+            expect.holds("paymentId, the id that was paid", is_same, answers[number].summary)
+        expect.served(await probe.opened(challenge))
     if probe.world.exists:  # the world's facilitator sends one transaction for each payment
         hashes = {repr(answer.at(places.tx_hash)) for answer in answers}
-        expect("different transactions for three payments", len(hashes), len(payments))
-
-
-async def _receipt(probe: Probe) -> tuple[Challenge, TargetAnswer]:
-    """Pay, and return the receipt; fails for a success with another status than 200."""
-    challenge, _, header = await probe.signed()
-    answer = await probe.settle(challenge, header)
-    if not answer.is_receipt:
-        raise Inconclusive(f"a valid payment was not settled: {answer.summary}")
-    expect("the status of a receipt", answer.status, 200)
-    return challenge, answer
+        expect.equal("different transactions for three payments", len(hashes), len(payments))
 
 
 @case(
@@ -151,7 +126,6 @@ async def _receipt(probe: Probe) -> tuple[Challenge, TargetAnswer]:
     ),
     needs="funds, observe chain",
     pays=1,
-    decisive=True,
 )
 async def the_transaction_of_the_receipt_is_the_payment(probe: Probe) -> None:
     paid = await probe.buy()
@@ -165,7 +139,7 @@ async def the_transaction_of_the_receipt_is_the_payment(probe: Probe) -> None:
             paid.receipt.summary,
             demand=DemandKey.TRANSFER,
         )
-    expect("the transaction's status", int(mined["status"], 16), 1)
+    expect.equal("the transaction's status", int(mined["status"], 16), 1)
     wanted = paid.challenge.requirements
     payee = abi.word(parse_address(str(wanted["payTo"])))
     transfer = [to_hex(abi.TRANSFER_EVENT), to_hex(abi.word(paid.payer.address_bytes))]
@@ -175,4 +149,4 @@ async def the_transaction_of_the_receipt_is_the_payment(probe: Probe) -> None:
         if log["address"].lower() == str(wanted["asset"]).lower()
         and log["topics"] == [*transfer, to_hex(payee)]
     ]
-    expect("transfers from payer to payee", moved, [paid.challenge.amount_base])
+    expect.equal("transfers from payer to payee", moved, [paid.challenge.amount_base])

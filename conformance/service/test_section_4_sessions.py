@@ -8,18 +8,10 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.rng import Stream
 from x402sim.spec.ground import derived, ours, silent
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge, OpenSession, Paid, TargetAnswer, read_402
 from x402sim.suite.service.case import case, session_case, unpaid_case
-from x402sim.suite.service.expect import (
-    expect,
-    expect_form,
-    expect_refused,
-    expect_served,
-    require,
-    require_form,
-)
 from x402sim.suite.service.inputs import examples, random_text
-from x402sim.suite.service.payment_outcome import drain, expect_no_session
 from x402sim.suite.service.probe import CENT_BASE, Probe
 from x402sim.suite.service.target import SHAPE, at
 from x402sim.suite.verdict import CheckFailed, Inconclusive, NotApplicable, as_json
@@ -52,21 +44,22 @@ MALFORMED: tuple[Any, ...] = (
         so="A 402 has the body of 2.2, and the deposit of the budget is what is to be paid.",
     ),
     needs="sessions",
-    decisive=True,
 )
 async def a_session_asks_for_its_deposit(probe: Probe) -> None:
     max_spend = _usual(probe)
     answer, places = await probe.ask_session(max_spend), probe.target.payment_required
-    require_form("status 402", answer.status == 402, f"{answer.summary}{answer.cure}")
+    expect.holds_form("status 402", answer.status == 402, f"{answer.summary}{answer.cure}")
     probe.by_target(*SHAPE)
     if places.error:
-        expect_form("error", answer.at(places.error), places.error_text)
+        expect.equal_form("error", answer.at(places.error), places.error_text)
     payment_id, wanted = answer.at(places.payment_id), answer.requirements
     is_id = isinstance(payment_id, str) and payment_id.startswith("pay_")
-    require("a payment id pay_…", is_id, as_json(payment_id))
-    require_form("requirements, an object", isinstance(wanted, dict), as_json(wanted))
-    expect_form("the scheme", wanted.get("scheme"), "exact")
-    expect_form("maxAmountRequired", wanted.get("maxAmountRequired"), str(to_base(max_spend, 6)))
+    expect.holds("a payment id pay_…", is_id, as_json(payment_id))
+    expect.holds_form("requirements, an object", isinstance(wanted, dict), as_json(wanted))
+    expect.equal_form("the scheme", wanted.get("scheme"), "exact")
+    expect.equal_form(
+        "maxAmountRequired", wanted.get("maxAmountRequired"), str(to_base(max_spend, 6))
+    )
 
 
 def _usual(probe: Probe) -> str:
@@ -85,22 +78,20 @@ def _usual(probe: Probe) -> str:
         so="A deposit's requirements follow 2.1: the deployment's network, the requested path.",
     ),
     needs="sessions",
-    decisive=True,
 )
 async def the_deposit_is_for_the_session_on_the_same_network(probe: Probe) -> None:
     quote, target = (await probe.challenge()).requirements, probe.target
     wanted = read_402(await probe.ask_session(_usual(probe))).requirements
-    expect("the network of the deposit", wanted.get("network"), quote.get("network"))
+    expect.equal("the network of the deposit", wanted.get("network"), quote.get("network"))
     resource, paths = wanted.get("resource"), probe.resources(target.sessions.path)
     probe.by_target("protected.resource")
-    require_form(f"the resource {' or '.join(paths)}", resource in paths, as_json(resource))
+    expect.holds_form(f"the resource {' or '.join(paths)}", resource in paths, as_json(resource))
 
 
 @case(
     "4.4/max-spend",
     title="The deposit is exactly maxSpend in base units, without float rounding.",
     needs="sessions",
-    decisive=True,
 )
 async def the_deposit_is_exact(probe: Probe) -> None:
     await _expect_exact(probe, {to_base(max_spend, 6) // CENT_BASE for max_spend in EXACT})
@@ -121,7 +112,7 @@ async def _expect_exact(probe: Probe, amounts: set[int]) -> None:
     for cents, answer in answers.items():
         is_refusal = 400 <= answer.status < 500 or answer.status == 200
         if min(taken) <= cents <= max(taken) or not is_refusal:
-            expect(f"the deposit for {spelled[cents]}", _asked(answer), cents * CENT_BASE)
+            expect.equal(f"the deposit for {spelled[cents]}", _asked(answer), cents * CENT_BASE)
 
 
 @case(
@@ -133,14 +124,13 @@ async def _expect_exact(probe: Probe, amounts: set[int]) -> None:
         so="What is deposited is the budget, and maxSpend alone says how much that is.",
     ),
     needs="sessions",
-    decisive=True,
 )
 async def the_deposit_does_not_depend_on_the_duration(probe: Probe) -> None:
     max_spend = _usual(probe)
     for duration in DURATIONS:
         answer = await probe.ask_session(max_spend, duration)
         if answer.status == 402:  # how long a session may last is not shown
-            expect(f"the deposit for {duration}", _asked(answer), to_base(max_spend, 6))
+            expect.equal(f"the deposit for {duration}", _asked(answer), to_base(max_spend, 6))
 
 
 @case(
@@ -152,7 +142,6 @@ async def the_deposit_does_not_depend_on_the_duration(probe: Probe) -> None:
         so="Each 402 is about its own request, also beside others.",
     ),
     needs="sessions",
-    decisive=True,
 )
 async def who_asks_at_the_same_time_gets_his_own_402(probe: Probe) -> None:
     smallest, price_base = to_base(_usual(probe), 6), (await probe.challenge()).amount_base
@@ -162,7 +151,7 @@ async def who_asks_at_the_same_time_gets_his_own_402(probe: Probe) -> None:
     wanted = [*deposits, *(price_base for _ in deposits)]
     for answer, base in zip(answers, wanted, strict=True):
         if answer.status == 402:
-            expect("maxAmountRequired", _asked(answer), base, answer.show)
+            expect.equal("maxAmountRequired", _asked(answer), base, answer.show)
 
 
 @unpaid_case(
@@ -172,25 +161,14 @@ async def who_asks_at_the_same_time_gets_his_own_402(probe: Probe) -> None:
     needs="sessions",
 )
 async def a_malformed_budget_has_no_price(probe: Probe) -> None:
-    for max_spend in MALFORMED:
+    texts = examples("texts", RANDOM_INPUTS, lambda rng: random_text(rng, "0123456789.,+-_e ", 9))
+    near = examples("decimals", RANDOM_INPUTS, _nearly_decimal)
+    for max_spend in (*MALFORMED, *sorted({*texts, *near}, key=lambda each: (len(each), each))):
         _no_other_price(probe, max_spend, await probe.ask_session(max_spend))
     body = {"duration": probe.target.sessions.duration}
     nothing = await probe.send("POST", probe.target.sessions.path, json=body)
     is_refused = nothing.status != 402 and nothing.session_id is None
-    require("a refusal without maxSpend", is_refused, nothing.summary)
-
-
-@unpaid_case(
-    "4.4/max-spend",
-    title=("For random text of digits, signs, points and spaces, no 402 asks for another amount."),
-    ground=NO_OTHER_PRICE,
-    needs="sessions",
-)
-async def any_text_has_its_own_price_or_none(probe: Probe) -> None:
-    texts = examples("texts", RANDOM_INPUTS, lambda rng: random_text(rng, "0123456789.,+-_e ", 9))
-    near = examples("decimals", RANDOM_INPUTS, _nearly_decimal)
-    for text in sorted({*texts, *near}, key=lambda each: (len(each), each)):
-        _no_other_price(probe, text, await probe.ask_session(text))
+    expect.holds("a refusal without maxSpend", is_refused, nothing.summary)
 
 
 def _nearly_decimal(rng: Stream) -> str:
@@ -214,12 +192,12 @@ def _no_other_price(probe: Probe, max_spend: Any, answer: TargetAnswer) -> None:
     """
     said = f"maxSpend {as_json(max_spend)}"
     is_open = answer.status < 300 and answer.session_id is not None
-    require(f"{said}: no session without a deposit", not is_open, answer.summary)
+    expect.holds(f"{said}: no session without a deposit", not is_open, answer.summary)
     if answer.status == 402:
         wanted = at(answer.requirements, "/maxAmountRequired")
         exact = _exact_base(max_spend)
         demand = f"{said}: " + ("no 402" if exact is None else f"{exact}, or no 402")
-        require(demand, exact is not None and wanted == str(exact), as_json(wanted))
+        expect.holds(demand, exact is not None and wanted == str(exact), as_json(wanted))
 
 
 def _exact_base(max_spend: Any) -> int | None:
@@ -246,16 +224,16 @@ async def _opened(probe: Probe, deposit: Challenge, payer: Wallet, max_spend: st
 
 @case(
     "4.4/deposit-flow",
-    title="A deposit is settled like any payment, and then the session can be used.",
+    title="A deposit is settled like any payment, once, and then the session can be used.",
     control="payment",
     needs="funds, sessions",
     deposits="0.02",
-    decisive=True,
 )
 async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
     max_spend, challenge = await probe.deposit(2)
-    session = await _opened(probe, challenge, await probe.wallets.payer(), max_spend)
-    expect_served(await probe.ask(session_id=session.session_id))
+    session = await _opened(probe, challenge, payer := await probe.wallets.payer(), max_spend)
+    expect.served(await probe.ask(session_id=session.session_id))
+    await probe.world.expect_payments(payer, challenge.amount_base)
 
 
 @session_case(
@@ -266,7 +244,6 @@ async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
         so="The session is there once it is funded, whatever was answered before.",
     ),
     deposits="0.01",
-    decisive=True,
 )
 async def a_session_that_was_claimed_too_early(probe: Probe) -> None:
     max_spend, challenge = await probe.deposit(1)
@@ -276,7 +253,7 @@ async def a_session_that_was_claimed_too_early(probe: Probe) -> None:
         session = await probe.claim(paid, max_spend)
     except Inconclusive as unclear:  # the control has shown where an id is found
         raise CheckFailed("a session asked for early", "its id", str(unclear)) from unclear
-    expect_served(await probe.ask(session_id=session.session_id))
+    expect.served(await probe.ask(session_id=session.session_id))
 
 
 @session_case(
@@ -289,7 +266,6 @@ async def a_session_that_was_claimed_too_early(probe: Probe) -> None:
         so="A deposit is paid like any payment: exactly and signed. A refused one paid nothing.",
     ),
     needs="funds, sessions, world",
-    decisive=True,
 )
 async def a_wrong_deposit_opens_nothing_and_spoils_nothing(probe: Probe) -> None:
     (max_spend, deposit), payer = await probe.deposit(2), await probe.wallets.payer()
@@ -301,14 +277,14 @@ async def a_wrong_deposit_opens_nothing_and_spoils_nothing(probe: Probe) -> None
         {"by": other},
     )
     for changes in wrong:
-        expect_refused(await probe.settle(deposit, probe.wallets.sign(deposit, payer, **changes)))
+        expect.refused(await probe.settle(deposit, probe.wallets.sign(deposit, payer, **changes)))
         claim = await probe.ask_session(max_spend, payment_id=deposit.payment_id)
-        await expect_no_session(probe, claim)
+        await probe.expect_no_session(claim)
     await probe.world.expect_payments(payer)
     session = await _opened(probe, deposit, payer, max_spend)
     worth = deposit.amount_base // (await probe.challenge()).amount_base
-    served = await drain(probe, session.session_id, worth + 1)
-    expect("requests served for the deposit", served, worth)
+    served = await probe.drain(session.session_id, worth + 1)
+    expect.equal("requests served for the deposit", served, worth)
 
 
 @case(
@@ -321,7 +297,6 @@ async def a_wrong_deposit_opens_nothing_and_spoils_nothing(probe: Probe) -> None
     ),
     control="payment",
     needs="funds, sessions, world",
-    decisive=True,
 )
 async def a_deposit_of_many_tokens(probe: Probe) -> None:
     required = await probe.ask_session(LARGE)
@@ -329,24 +304,8 @@ async def a_deposit_of_many_tokens(probe: Probe) -> None:
         raise NotApplicable(f"the target takes no deposit of {LARGE}: {required.summary}")
     challenge, payer = read_402(required), await probe.wallets.payer(LARGE)
     session = await _opened(probe, challenge, payer, LARGE)
-    expect_served(await probe.ask(session_id=session.session_id))
+    expect.served(await probe.ask(session_id=session.session_id))
     await probe.world.expect_payments(payer, to_base(LARGE, 6))
-
-
-@case(
-    "4.4/deposit-flow",
-    title="Opening a session moves the deposit once; spending it moves nothing more.",
-    ground=derived(
-        "1: Alternatively, a client funds",
-        "1: Each request is deducted",
-        so=("The budget is funded once, and requests are deducted from it: nothing more is paid."),
-    ),
-    needs="funds, sessions, world",
-)
-async def the_deposit_is_what_is_paid(probe: Probe) -> None:
-    session = await probe.open_session(await probe.budget_for(2))
-    expect_served(await probe.ask(session_id=session.session_id))
-    await probe.world.expect_payments(session.paid.payer, session.paid.challenge.amount_base)
 
 
 @case(
@@ -358,6 +317,7 @@ async def the_deposit_is_what_is_paid(probe: Probe) -> None:
     ),
     needs="funds, sessions",
     deposits="0.02",
+    decisive=False,
 )
 async def every_session_has_its_own_id(probe: Probe) -> None:
     max_spend = await probe.budget_for(1)
@@ -366,7 +326,7 @@ async def every_session_has_its_own_id(probe: Probe) -> None:
     except Inconclusive:  # two at once may be too much
         first, second = [await probe.open_session(max_spend) for _ in range(2)]
     different = first.session_id != second.session_id
-    require("two session ids", different, "the same id twice")
+    expect.holds("two session ids", different, "the same id twice")
 
 
 @case(

@@ -6,9 +6,9 @@ payment.
 
 from x402sim.payer import core
 from x402sim.spec.ground import derived, ours
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Paid, TargetAnswer, read_402
 from x402sim.suite.service.case import case, refusal_case, unpaid_case
-from x402sim.suite.service.expect import expect_not_served, expect_withheld
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.second import second_path
 from x402sim.suite.verdict import Inconclusive, NotApplicable
@@ -53,7 +53,7 @@ async def _ask_paid(probe: Probe, path: str, paid: Paid) -> None:
         named = paid.challenge.requirements["resource"]
         if unpaid.status == 402 and read_402(unpaid).requirements.get("resource") == named:
             return
-    expect_withheld(answer)
+    expect.withheld(answer)
 
 
 def _letters(path: str) -> str:
@@ -73,10 +73,11 @@ async def _ask(probe: Probe, path: str, paid: Paid | None = None) -> TargetAnswe
         "5: Access to protected endpoints",
         so="However its path is spelled, the protected content is served for a proof only.",
     ),
+    decisive=False,
 )
 async def another_spelling_is_no_way_around(probe: Probe) -> None:
     for path in spellings(probe.target.protected.path):
-        expect_withheld(await _ask(probe, path))
+        expect.withheld(await _ask(probe, path))
 
 
 @case(
@@ -91,15 +92,14 @@ async def another_spelling_is_no_way_around(probe: Probe) -> None:
     needs="funds, sessions",
     pays=1,
     deposits="0.02",
-    decisive=True,
 )
 async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
     payer = await probe.wallets.payer()
     await probe.buy(payer)
     deposit = await probe.pay((await probe.deposit(2))[1], payer)
-    expect_not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)
+    expect.not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)
     for path in spellings(probe.target.protected.path):
-        expect_withheld(await _ask(probe, path, deposit))
+        expect.withheld(await _ask(probe, path, deposit))
 
 
 @case(
@@ -108,13 +108,14 @@ async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
     control="payment",
     needs="funds, agents",
     pays=1,
+    decisive=False,
 )
 async def a_list_of_agents_does_not_open_the_quote(probe: Probe) -> None:
     listed = await probe.send("GET", probe.target.agents.path)
     if listed.status != 402:
         raise NotApplicable("the list of agents costs nothing")
     paid = await probe.pay(read_402(listed))
-    expect_not_served(await probe.ask(payment_id=paid.challenge.payment_id), is_402=True)
+    expect.not_served(await probe.ask(payment_id=paid.challenge.payment_id), is_402=True)
 
 
 @refusal_case(
@@ -126,18 +127,17 @@ async def a_list_of_agents_does_not_open_the_quote(probe: Probe) -> None:
         so="An entitlement and a stored record open the path that they are for, and no other.",
     ),
     pays=2,
-    decisive=True,
 )
 async def what_is_paid_for_one_path_opens_no_other(probe: Probe) -> None:
     other, paid = await second_path(probe), await probe.buy()
     answer = await other.ask(probe, paid.challenge.payment_id)
-    expect_not_served(answer, is_402=True)
+    expect.not_served(answer, is_402=True)
     bought = await probe.pay(read_402(await other.ask(probe)))
     opened = await other.ask(probe, bought.challenge.payment_id)
     if not 200 <= opened.status < 300:
         raise Inconclusive(f"{other.path} is not served when it is paid for: {opened.summary}")
     answer = await probe.ask(payment_id=bought.challenge.payment_id)
-    expect_not_served(answer, is_402=True)
+    expect.not_served(answer, is_402=True)
 
 
 @refusal_case(
@@ -148,12 +148,11 @@ async def what_is_paid_for_one_path_opens_no_other(probe: Probe) -> None:
         "5: An entitlement is valid only",
         so="A path with another letter, or with more at its end, is not exactly the resource.",
     ),
-    decisive=True,
 )
 async def other_letters_are_another_resource(probe: Probe) -> None:
     paid, path = await probe.buy(), probe.target.protected.path
     for more in ELSEWHERE:
-        expect_withheld(await _ask(probe, path + more, paid))
+        expect.withheld(await _ask(probe, path + more, paid))
     for other in other_letters(path):
         await _ask_paid(probe, other, paid)
 

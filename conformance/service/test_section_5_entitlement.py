@@ -3,19 +3,18 @@
 import asyncio
 import string
 
-from msgspec.structs import replace
-
 from x402sim.spec.ground import derived, explicit
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import read_402
-from x402sim.suite.service.case import case, paid_case, refusal_case, unpaid_case
-from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE
-from x402sim.suite.service.expect import (
-    expect_not_served,
-    expect_refused,
-    expect_served,
-    expect_withheld,
-    require,
+from x402sim.suite.service.case import (
+    case,
+    fault_case,
+    paid_case,
+    refusal_case,
+    restart_case,
+    unpaid_case,
 )
+from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE
 from x402sim.suite.service.inputs import examples, other_orders, random_text
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
@@ -41,7 +40,7 @@ UNSETTLED = derived(
     "5: Otherwise the response is 402",
     so="Access is granted for the id of a settled payment; without a transfer it is none.",
 )
-FAILURES: dict[str, Fault] = {
+FAILURES: dict[str, Fault | None] = {
     "the facilitator refuses connections": SETTLE(does="refuse"),
     "the facilitator answers 500": SETTLE(does="answer", status=500, body="{}"),
     "the facilitator answers HTML in a 200": SETTLE(
@@ -53,38 +52,46 @@ FAILURES: dict[str, Fault] = {
         body=f'{NOT_SETTLED[:-1]},"success":false,"errorReason":"invalid_transaction_state"}}',
     ),
     "the facilitator's answer is empty": SETTLE(does="answer", status=200, body="{}"),
+    "the transaction reverts": None,
 }
-"""The fault in place of a settlement: no money moves."""
+"""The fault in place of a settlement, or a revert: no money moves."""
 
 
 @unpaid_case(
     "5/stored-records",
-    title="A payment id without a record, invented or not paid yet, gets a 402.",
+    title="A payment id without a record, invented, random or not paid yet, gets no content.",
+    decisive=False,
 )
 async def an_invented_id_is_worth_nothing(probe: Probe) -> None:
     for payment_id in INVENTED:
-        expect_not_served(await probe.ask(payment_id=payment_id), is_402=True)
+        expect.not_served(await probe.ask(payment_id=payment_id), is_402=True)
     for payment_id in INJECTIONS:
-        expect_not_served(await probe.ask(payment_id=payment_id))
+        expect.not_served(await probe.ask(payment_id=payment_id))
     for payment_id in HUGE:
-        expect_withheld(await probe.ask(payment_id=payment_id, may_break=True))
+        expect.withheld(await probe.ask(payment_id=payment_id, may_break=True))
+    letters = string.ascii_letters + string.digits + string.punctuation
+    proofs = examples("proofs", 16, lambda rng: random_text(rng, letters, 90, shortest=1))
+    for proof in proofs[::2]:
+        expect.not_served(await probe.ask(payment_id=proof))
+    for proof in proofs[1::2]:
+        expect.withheld(await probe.ask(session_id=proof))
+    expect.not_served(await probe.ask(payment_id=proofs[0], session_id=proofs[1]))
     unpaid = await probe.challenge()  # last, because its 402 may be unreadable
-    expect_not_served(await probe.ask(payment_id=unpaid.payment_id), is_402=True)
+    expect.not_served(await probe.ask(payment_id=unpaid.payment_id), is_402=True)
 
 
 @paid_case(
     "5/cache-first",
     title="The id of a settled payment opens its resource 25 times, also at the same time.",
     ground=explicit("5: Look in", "5: When it is present", "5: When one exists"),
-    decisive=True,
 )
 async def access_again(probe: Probe) -> None:
     payment_id = (await probe.buy()).challenge.payment_id
     for _ in range(OFTEN - AT_ONCE):
-        expect_served(await probe.ask(payment_id=payment_id))
+        expect.served(await probe.ask(payment_id=payment_id))
     together = (probe.ask(payment_id=payment_id) for _ in range(AT_ONCE))
     for answer in await asyncio.gather(*together):
-        expect_served(answer)
+        expect.served(answer)
 
 
 @paid_case(
@@ -95,7 +102,6 @@ async def access_again(probe: Probe) -> None:
         "2.1: resource",
         so="The requested path is compared, and a query is no part of a path.",
     ),
-    decisive=True,
 )
 async def a_query_is_no_part_of_the_path(probe: Probe) -> None:
     endpoint, challenge = probe.target.protected, await probe.challenge()
@@ -106,8 +112,8 @@ async def a_query_is_no_part_of_the_path(probe: Probe) -> None:
     ):
         raise NotApplicable(f"a request with a query asks for no such payment: {unpaid.summary}")
     paid = await probe.pay(challenge)
-    expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
-    expect_served(await probe.ask(payment_id=paid.challenge.payment_id, path=path))
+    expect.served(await probe.ask(payment_id=paid.challenge.payment_id))
+    expect.served(await probe.ask(payment_id=paid.challenge.payment_id, path=path))
 
 
 @refusal_case(
@@ -119,7 +125,6 @@ async def a_query_is_no_part_of_the_path(probe: Probe) -> None:
         "0: All bodies are JSON",
         so="Payment id and path decide: neither the order, nor the case of a header's name.",
     ),
-    decisive=True,
 )
 async def access_for_any_order(probe: Probe) -> None:
     payment_id, endpoint = (await probe.buy()).challenge.payment_id, probe.target.protected
@@ -127,24 +132,10 @@ async def access_for_any_order(probe: Probe) -> None:
         repeated = await probe.send(
             endpoint.method, endpoint.path, json=probe.usual_body, headers={name: payment_id}
         )
-        expect_served(repeated)
+        expect.served(repeated)
     for order in other_orders(probe):
         answer = await probe.ask(payment_id=payment_id, body=order)
-        require("no 402 for another order", answer.status != 402, answer.summary, answer.show)
-
-
-@unpaid_case(
-    "5/stored-records",
-    title="Without a payment, random values of X-Payment-Id and X-Session-Id get no content.",
-)
-async def a_made_up_proof_is_worth_nothing(probe: Probe) -> None:
-    letters = string.ascii_letters + string.digits + string.punctuation
-    proofs = examples("proofs", 16, lambda rng: random_text(rng, letters, 90, shortest=1))
-    for proof in proofs[::2]:
-        expect_not_served(await probe.ask(payment_id=proof))
-    for proof in proofs[1::2]:
-        expect_withheld(await probe.ask(session_id=proof))
-    expect_not_served(await probe.ask(payment_id=proofs[0], session_id=proofs[1]))
+        expect.holds("no 402 for another order", answer.status != 402, answer.summary, answer.show)
 
 
 @case(
@@ -152,13 +143,12 @@ async def a_made_up_proof_is_worth_nothing(probe: Probe) -> None:
     title="Of two payments of one payer for one resource, each id grants access.",
     needs="funds",
     pays=2,
-    decisive=True,
 )
 async def each_payment_of_a_payer_opens_it(probe: Probe) -> None:
     payer = await probe.wallets.payer()
     both = [await probe.buy(payer), await probe.buy(payer)]
     for paid in both:
-        expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+        expect.served(await probe.ask(payment_id=paid.challenge.payment_id))
 
 
 @refusal_case(
@@ -169,14 +159,13 @@ async def each_payment_of_a_payer_opens_it(probe: Probe) -> None:
         "5: Otherwise look",
         so="Each request looks the payment up anew: an earlier refusal decides nothing.",
     ),
-    decisive=True,
 )
 async def an_id_that_was_refused_is_good_once_it_is_paid(probe: Probe) -> None:
     challenge = await probe.challenge()
     for _ in range(3):
-        expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+        expect.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
     await probe.pay(challenge)
-    expect_served(await probe.ask(payment_id=challenge.payment_id))
+    expect.served(await probe.ask(payment_id=challenge.payment_id))
 
 
 @refusal_case(
@@ -188,22 +177,20 @@ async def an_id_that_was_refused_is_good_once_it_is_paid(probe: Probe) -> None:
         so="A payment stays stored and its id used, however many the payer has made since.",
     ),
     needs="world",
-    decisive=True,
 )
 async def each_of_many_payments_of_a_payer_opens_it(probe: Probe) -> None:
     payer = await probe.wallets.payer()
     every = [await probe.buy(payer) for _ in range(MANY)]
     for paid in every:
-        expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+        expect.served(await probe.ask(payment_id=paid.challenge.payment_id))
     first = every[0].challenge
-    expect_refused(await probe.settle(first, probe.wallets.sign(first, payer)))
+    expect.refused(await probe.settle(first, probe.wallets.sign(first, payer)))
     await probe.world.expect_payments(payer, *(paid.challenge.amount_base for paid in every))
 
 
 @refusal_case(
     "5/stored-records",
     title=("Only the exact id of a payment grants access: no part of it, and no text around it."),
-    decisive=True,
 )
 async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
     payment_id = (await probe.buy()).challenge.payment_id
@@ -216,60 +203,37 @@ async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
         nearlies += [f"pay_{opaque.swapcase()}", f"pay_{opaque.upper()}"]
     unpaid = (await probe.challenge(fresh=True)).payment_id  # for the same resource
     for nearly in (unpaid, *nearlies):
-        expect_not_served(await probe.ask(payment_id=nearly), is_402=True)
+        expect.not_served(await probe.ask(payment_id=nearly), is_402=True)
     for around in (half + "%", f"{payment_id},{payment_id}", f"x {payment_id}"):
-        expect_not_served(await probe.ask(payment_id=around))
+        expect.not_served(await probe.ask(payment_id=around))
 
 
-@refusal_case(
+@fault_case(
     "5/stored-records",
-    title="A payment that the facilitator did not settle grants nothing.",
+    title="A payment that the facilitator did not settle, or that reverts, grants nothing.",
     ground=UNSETTLED,
-    needs="world",
-    decisive=True,
-    disturbs=True,
 )
 async def without_money_no_record_is_settled(probe: Probe) -> None:
     for failure, fault in FAILURES.items():
-        await _grants_nothing(probe, failure, fault)
+        challenge, payer, header = await probe.signed()
+        await probe.world.hinder(payer, fault)
+        answer = await probe.settle(challenge, header)
+        if await probe.world.transfers(payer):
+            raise Inconclusive(f"{failure}, but money has moved")
+        expect.holds(f"no receipt if {failure}", not answer.is_receipt, answer.summary)
+        expect.not_served(await probe.opened(challenge), is_402=True)
         await probe.world.clear_faults()
 
 
-@refusal_case(
-    "5/stored-records",
-    title="A settlement whose transaction reverts grants nothing.",
-    ground=UNSETTLED,
-    needs="world",
-    disturbs=True,
-)
-async def a_reverted_transfer_is_no_payment(probe: Probe) -> None:
-    await _grants_nothing(probe, "the transaction reverts", None)
-
-
-async def _grants_nothing(probe: Probe, failure: str, fault: Fault | None) -> None:
-    """Demand that a payment grants nothing: with a fault, or with a revert of the chain."""
-    challenge, payer, header = await probe.signed()
-    if fault is None:
-        await probe.world.post("force-revert", {"calls": 1, "account": payer.address})
-    else:
-        await probe.world.fault(replace(fault, times=None), of=payer)
-    answer = await probe.settle(challenge, header)
-    if await probe.world.transfers(payer):
-        raise Inconclusive(f"{failure}, but money has moved")
-    require(f"no receipt if {failure}", not answer.is_receipt, answer.summary)
-    expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
-
-
-@case(
+@restart_case(
     "5/stored-records",
     title="After a restart, with an empty cache, the stored record still grants its resource.",
-    needs="funds, restart",
-    pays=1,
+    decisive=False,
 )
 async def the_record_grants_without_the_cache(probe: Probe) -> None:
     payment_id = (await probe.buy()).challenge.payment_id
     await probe.restart()
-    expect_served(await probe.ask(payment_id=payment_id))
+    expect.served(await probe.ask(payment_id=payment_id))
 
 
 @case(
@@ -278,7 +242,6 @@ async def the_record_grants_without_the_cache(probe: Probe) -> None:
     ground=UNSETTLED,
     control="payment",
     needs="world, restart",
-    decisive=True,
     disturbs=True,
 )
 async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None:
@@ -289,7 +252,7 @@ async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None
     await probe.settle(failed, probe.wallets.sign(failed, payer), may_break=True)
     await probe.restart()
     for challenge in (forged, failed):
-        expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+        expect.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
 @case(
@@ -298,11 +261,12 @@ async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None
     control="payment",
     needs="funds, restart, sessions",
     deposits="0.02",
+    decisive=False,
 )
 async def the_record_is_for_its_resource(probe: Probe) -> None:
     deposit = await probe.pay((await probe.deposit(2))[1])
     await probe.restart()
-    expect_not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)
+    expect.not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)
 
 
 def _long_s(setting: Setting) -> float:
@@ -314,10 +278,9 @@ def _long_s(setting: Setting) -> float:
     "5/stored-records",
     title="A payment from the beginning of the run still grants access at its end.",
     waits=_long_s,
-    decisive=True,
 )
 async def a_payment_is_not_forgotten(probe: Probe) -> None:
     payment_id = (await probe.buy()).challenge.payment_id
     await probe.wait(_long_s(probe.setting))
     await probe.setting.scheduler.wait_for_the_rest()
-    expect_served(await probe.ask(payment_id=payment_id))
+    expect.served(await probe.ask(payment_id=payment_id))

@@ -10,22 +10,16 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from x402sim.protocol.crypto import HALF_ORDER, to_hex
+from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header
 from x402sim.protocol.messages import encode
 from x402sim.report.results import DemandKey
 from x402sim.spec.ground import derived
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge, Paid, TargetAnswer
-from x402sim.suite.service.case import case, refusal_case, session_case
-from x402sim.suite.service.control_api import HOLD_S, SETTLE, VERIFY, eventually
-from x402sim.suite.service.expect import (
-    expect,
-    expect_not_served,
-    expect_refused,
-    expect_served,
-    require,
-)
-from x402sim.suite.service.payment_outcome import expect_nothing
+from x402sim.suite.service.case import case, fault_case, refusal_case, session_case
+from x402sim.suite.service.control_api import HOLD_S, SETTLE, eventually
+from x402sim.suite.service.inputs import high_s, in_header, upper
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive, NotApplicable
 
@@ -47,18 +41,8 @@ def _in_payload(change: Callable[[Any], Any], *names: str) -> Callable[[dict[str
     return changed
 
 
-def _upper(text: str) -> str:
-    return "0x" + text[2:].upper()
-
-
 def _high_s(signature: str) -> str:
-    raw = bytes.fromhex(signature[2:])
-    s = 2 * HALF_ORDER + 1 - int.from_bytes(raw[32:64])
-    return to_hex(raw[:32] + s.to_bytes(32) + bytes([55 - raw[64]]))
-
-
-def _broken(signature: str) -> str:
-    return _high_s(signature)[:-2] + signature[-2:]
+    return to_hex(high_s(bytes.fromhex(signature[2:])))
 
 
 REWRITTEN: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -66,14 +50,14 @@ REWRITTEN: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a field more": lambda body: {**body, "note": "again"},
     "a field more inside": lambda body: {**body, "payload": {**body["payload"], "note": "again"}},
     "addresses in lower case": _in_payload(str.lower, "from", "to", "asset"),
-    "addresses in upper case": _in_payload(_upper, "from", "to", "asset"),
-    "the nonce in upper case": _in_payload(_upper, "nonce"),
-    "the signature in upper case": _in_payload(_upper, "signature"),
+    "addresses in upper case": _in_payload(upper, "from", "to", "asset"),
+    "the nonce in upper case": _in_payload(upper, "nonce"),
+    "the signature in upper case": _in_payload(upper, "signature"),
     "the nonce without 0x": _in_payload(lambda text: text[2:], "nonce"),
     "times as strings": _in_payload(str, "validAfter", "validBefore"),
     "the value with a zero in front": _in_payload(lambda text: "0" + text, "value"),
     "the other form of its signature": _in_payload(_high_s, "signature"),
-    "a broken signature": _in_payload(_broken, "signature"),
+    "a broken signature": _in_payload(lambda text: _high_s(text)[:-2] + text[-2:], "signature"),
 }
 """The same authorization, as another object."""
 
@@ -84,18 +68,14 @@ def rewritten(header: str, spelling: Spelling) -> Iterator[tuple[str, str]]:
     text = json.dumps(body, separators=(",", ":")).encode()
     yield "the same header", header
     for name, change in REWRITTEN.items():
-        yield name, _spelled(json.dumps(change(body), separators=(",", ":")).encode(), spelling)
-    yield "white space", _spelled(json.dumps(body, indent=1).encode() + b"\n", spelling)
-    yield "an escaped letter", _spelled(text.replace(b'"0x', rb'"\u0030x'), spelling)
-    yield "the other spelling", _spelled(text, "base64" if spelling == "hex" else "hex")
+        yield name, in_header(json.dumps(change(body), separators=(",", ":")).encode(), spelling)
+    yield "white space", in_header(json.dumps(body, indent=1).encode() + b"\n", spelling)
+    yield "an escaped letter", in_header(text.replace(b'"0x', rb'"\u0030x'), spelling)
+    yield "the other spelling", in_header(text, "base64" if spelling == "hex" else "hex")
     yield "hex in upper case", "0x" + text.hex().upper()
     yield "hex after 0X", "0X" + text.hex()
     yield "base64 without padding", base64.b64encode(text).decode().rstrip("=")
     yield "white space around it", f" {header}\n"
-
-
-def _spelled(text: bytes, spelling: Spelling) -> str:
-    return to_hex(text) if spelling == "hex" else base64.b64encode(text).decode()
 
 
 def _receipts(probe: Probe, answers: list[TargetAnswer]) -> set[str]:
@@ -121,29 +101,29 @@ def _ways(paid: Paid, spelling: Spelling) -> Iterator[tuple[str, str]]:
 @refusal_case(
     "5/nonce-once",
     title="A settled authorization, in any encoding, pays for no second id.",
-    decisive=True,
 )
 async def it_pays_for_no_other_id(probe: Probe) -> None:
     paid = await probe.buy()
     for name, header in _ways(paid, probe.target.pay.spelling):
         challenge = await probe.challenge()
         answer = await probe.settle(challenge, header)
-        require(f"a refusal ({name})", not answer.is_receipt, answer.summary)
-        expect_refused(answer)
-        expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+        expect.holds(f"a refusal ({name})", not answer.is_receipt, answer.summary)
+        expect.refused(answer)
+        expect.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
 @refusal_case(
     "5/nonce-once",
     title="A settled authorization that is sent again moves no money, and buys nothing new.",
+    decisive=False,
 )
 async def it_pays_once_for_its_own_id(probe: Probe) -> None:
     paid = await probe.buy()
     answers = [paid.receipt]
     for _, header in _ways(paid, probe.target.pay.spelling):
         answers.append(await probe.settle(paid.challenge, header))
-    expect("different receipts", len(_receipts(probe, answers)), 1)
+    expect.equal("different receipts", len(_receipts(probe, answers)), 1)
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
@@ -151,6 +131,7 @@ async def it_pays_once_for_its_own_id(probe: Probe) -> None:
     "5/nonce-once",
     title="A settled authorization does not pay a session's deposit of the same amount.",
     pays=1,
+    decisive=False,
 )
 async def it_pays_for_no_session(probe: Probe) -> None:
     paid = await probe.buy()
@@ -159,7 +140,7 @@ async def it_pays_for_no_session(probe: Probe) -> None:
         raise NotApplicable("no deposit has the amount of a request's price")
     if deposit.requirements.get("payTo") != paid.challenge.requirements.get("payTo"):
         raise NotApplicable("deposits go to another account")
-    expect_refused(await probe.settle(deposit, paid.header))
+    expect.refused(await probe.settle(deposit, paid.header))
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
@@ -167,6 +148,7 @@ async def it_pays_for_no_session(probe: Probe) -> None:
     "5/nonce-once",
     title="Another payer can use the same nonce: the token has nonces per address.",
     needs="world",
+    decisive=False,
 )
 async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
     paid, payer = await probe.buy(), await probe.wallets.payer()
@@ -176,7 +158,7 @@ async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@refusal_case(
+@fault_case(
     "5/nonce-once",
     title="A nonce that is cancelled during the settlement pays for nothing, though it is used.",
     ground=derived(
@@ -184,9 +166,6 @@ async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
         "5: The token contract keeps",
         so="A cancelled nonce has moved no money, so there is no settled payment.",
     ),
-    needs="world",
-    decisive=True,
-    disturbs=True,
 )
 async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
@@ -195,13 +174,13 @@ async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
     await probe.wallets.cancel(challenge, header, payer)
     await probe.world.clear_faults()
     answer = await probe.settle(challenge, header)
-    require(
+    expect.holds(
         "no receipt for a cancelled nonce",
         not answer.is_receipt,
         answer.summary,
         demand=DemandKey.CANCELLED_NONCE,
     )
-    await expect_nothing(probe, challenge, payer, answer, is_402=True)
+    await probe.expect_nothing(challenge, payer, answer, is_402=True)
 
 
 @refusal_case(
@@ -212,18 +191,17 @@ async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
         so="A transfer uses a nonce, a refusal does not: else anybody could use up others' nonces.",
     ),
     needs="world",
-    decisive=True,
 )
 async def a_nonce_is_not_used_by_what_was_refused(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
     nonce = authorization_of(header)[0].nonce
     forged = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger(), nonce=nonce)
-    expect_refused(await probe.settle(challenge, forged))
+    expect.refused(await probe.settle(challenge, forged))
     await probe.settles(challenge, header)
-    expect_served(await probe.opened(challenge))
+    expect.served(await probe.opened(challenge))
 
 
-@refusal_case(
+@fault_case(
     "5/nonce-once",
     title=("A settled authorization pays for no second id if the facilitator repeats its answer."),
     ground=derived(
@@ -231,32 +209,17 @@ async def a_nonce_is_not_used_by_what_was_refused(probe: Probe) -> None:
         "4.1: Settle on-chain",
         so="One transfer pays for one id; a facilitator that is asked again may repeat its answer.",
     ),
-    needs="world",
-    disturbs=True,
-    decisive=True,
 )
 async def it_pays_once_whatever_the_facilitator_says(probe: Probe) -> None:
     paid = await probe.buy()
     wanted = paid.challenge.requirements
-    settled = {
-        "x402Version": 1,
-        "event": "payment.settled",
-        "txHash": paid.receipt.at(probe.target.receipt.tx_hash),
-        "from": paid.payer.address,
-        "to": wanted["payTo"],
-        "value": wanted["maxAmountRequired"],
-        "blockNumber": 1,
-        "network": wanted["network"],
-        "timestamp": "2026-01-01T00:00:00.000Z",
-    }
+    tx_hash = paid.receipt.at(probe.target.receipt.tx_hash)
     for name, header in list(_ways(paid, probe.target.pay.spelling))[:REPEATED]:
         challenge = await probe.challenge()
-        for fault, said in ((VERIFY, {"isValid": True, "invalidReason": None}), (SETTLE, settled)):
-            answer = fault(does="answer", status=200, body=json.dumps(said), times=None)
-            await probe.world.fault(answer, of=paid.payer)
+        await probe.world.accept_all(paid.payer, wanted, tx_hash, paid.payer.address)
         answered = await probe.settle(challenge, header, may_break=True)
-        require(f"no receipt ({name})", not answered.is_receipt, answered.summary)
-        expect_not_served(await probe.ask(payment_id=challenge.payment_id))
+        expect.holds(f"no receipt ({name})", not answered.is_receipt, answered.summary)
+        expect.not_served(await probe.ask(payment_id=challenge.payment_id))
         await probe.world.clear_faults()
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
@@ -266,37 +229,29 @@ async def it_pays_once_whatever_the_facilitator_says(probe: Probe) -> None:
 
 @refusal_case(
     "5/nonce-once",
-    title="Concurrent copies of one payment make one transfer and one receipt.",
+    title="One authorization sent concurrently, for one id or several, pays once for one id.",
+    pays=2,
 )
-async def one_id_at_the_same_time(probe: Probe) -> None:
-    challenge, payer, header = await probe.signed()
-    sent = (probe.settle(challenge, header) for _ in range(5))
-    answers = list(await asyncio.gather(*sent))
-    _one_of(probe, answers)
-    await probe.world.expect_payments(payer, challenge.amount_base)
-    expect_served(await probe.opened(challenge))
-
-
-@refusal_case(
-    "5/nonce-once",
-    title="One authorization sent concurrently for several ids pays for one id.",
-    decisive=True,
-)
-async def two_ids_at_the_same_time(probe: Probe) -> None:
-    payer, challenges = await probe.wallets.payer(), [await probe.challenge() for _ in range(4)]
-    header = probe.wallets.sign(challenges[0], payer)
-    answers = await asyncio.gather(*(probe.settle(each, header) for each in challenges))
-    _one_of(probe, answers)
-    accepted = [answer for answer in answers if answer.is_receipt]
-    require("one receipt", len(accepted) == 1, [each.summary for each in answers])
-    await _opens_one(probe, challenges)
-    await probe.world.expect_payments(payer, challenges[0].amount_base)
+async def one_authorization_at_the_same_time(probe: Probe) -> None:
+    for ids, copies in ((1, 5), (4, 1)):
+        payer, asked = await probe.wallets.payer(), [await probe.challenge() for _ in range(ids)]
+        header = probe.wallets.sign(asked[0], payer)
+        answers = await asyncio.gather(*(probe.settle(each, header) for each in asked * copies))
+        _one_of(probe, answers)
+        if ids > 1:
+            accepted = [answer for answer in answers if answer.is_receipt]
+            expect.holds("one receipt", len(accepted) == 1, [each.summary for each in answers])
+            await _opens_one(probe, asked)
+        else:
+            expect.served(await probe.opened(asked[0]))
+        await probe.world.expect_payments(payer, asked[0].amount_base)
 
 
 @refusal_case(
     "5/nonce-once",
     title="While the answer to one settlement is held back, its header pays for nothing else.",
     needs="world",
+    decisive=False,
 )
 async def two_ids_while_the_answer_is_held(probe: Probe) -> None:
     payer, challenges = await probe.wallets.payer(), [await probe.challenge() for _ in range(4)]
@@ -322,12 +277,12 @@ async def two_ids_while_the_answer_is_held(probe: Probe) -> None:
 async def _opens_one(probe: Probe, challenges: list[Challenge]) -> None:
     answers = [await probe.ask(payment_id=each.payment_id) for each in challenges]
     opened = sum(answer.has_content for answer in answers)
-    require("one payment that opens the resource", opened <= 1, f"{opened} of them")
+    expect.holds("one payment that opens the resource", opened <= 1, f"{opened} of them")
 
 
 def _one_of(probe: Probe, answers: list[TargetAnswer]) -> None:
     """Fail if there is more than one receipt; raises `Inconclusive` without any."""
     found = _receipts(probe, answers)
-    require("one receipt", len(found) <= 1, [each.summary for each in answers])
+    expect.holds("one receipt", len(found) <= 1, [each.summary for each in answers])
     if not found:
         raise Inconclusive(f"nothing was settled: {[each.summary for each in answers]}")

@@ -2,7 +2,6 @@
 
 from x402sim.spec.ground import silent
 from x402sim.suite.service.case import case
-from x402sim.suite.service.payment_outcome import drain
 from x402sim.suite.service.probe import Probe
 
 MOST = 5
@@ -23,7 +22,7 @@ async def both_proofs_at_once(probe: Probe) -> None:
     both = await probe.ask(payment_id=payment_id, session_id=session_id)
     wrong_session = await probe.ask(payment_id=payment_id, session_id="session_x")
     wrong_payment = await probe.ask(payment_id="pay_x", session_id=session_id)
-    left = await drain(probe, session_id, MOST)
+    left = await probe.drain(session_id, MOST)
     probe.observe(
         f"both: {both.status}, a good payment id with a bad session: {wrong_session.status}, "
         f"a bad payment id with a good session: {wrong_payment.status}; "
@@ -40,7 +39,7 @@ async def both_proofs_at_once(probe: Probe) -> None:
 )
 async def a_session_that_cannot_pay(probe: Probe) -> None:
     session_id = (await probe.open_session(await probe.budget_for(1))).session_id
-    await drain(probe, session_id, MOST)
+    await probe.drain(session_id, MOST)
     spent, unknown = await probe.ask(session_id=session_id), await probe.ask(session_id="session_x")
     probe.observe(f"spent: {spent.summary}; unknown: {unknown.summary}")
 

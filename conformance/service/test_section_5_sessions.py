@@ -10,17 +10,10 @@ from typing import Any
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived, ours
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import OpenSession, read_402
 from x402sim.suite.service.case import case, session_case, unpaid_case
-from x402sim.suite.service.expect import (
-    expect,
-    expect_not_served,
-    expect_served,
-    expect_withheld,
-    require,
-)
 from x402sim.suite.service.inputs import other_orders
-from x402sim.suite.service.payment_outcome import drain
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.second import second_path
 from x402sim.suite.verdict import Inconclusive, NotApplicable, as_json
@@ -68,28 +61,18 @@ async def _burst(probe: Probe, session: OpenSession, requests: int) -> int:
 
 @case(
     "5/session-condition",
-    title="A budget of exactly the price is enough: the first request is served.",
-    needs="funds, sessions",
-    deposits="0.01",
-)
-async def the_last_unit_is_served(probe: Probe) -> None:
-    session, _ = await _open(probe, 1)
-    expect_served(await probe.ask(session_id=session.session_id))
-
-
-@case(
-    "5/session-condition",
-    title="A deposit for 29 requests pays for 29, without float rounding, in headers of any case.",
+    title="A deposit for one or 29 requests pays for all of them, in headers of any case.",
     ground=derived(
         "5: X-Session-Id",
         "5: When deposited - released",
         so="The budget lasts for the requests it pays for; HTTP ignores the case of header names.",
     ),
     needs="funds, sessions",
-    deposits="0.29",
-    decisive=True,
+    deposits="0.30",
 )
 async def all_of_the_budget_can_be_spent(probe: Probe) -> None:
+    session, _ = await _open(probe, 1)  # a budget of exactly the price is enough
+    expect.served(await probe.ask(session_id=session.session_id))
     session, worth = await _open(probe, 29)
     endpoint, served = probe.target.protected, 0
     for name in (probe.target.sessions.header.lower(), probe.target.sessions.header.upper()):
@@ -97,24 +80,25 @@ async def all_of_the_budget_can_be_spent(probe: Probe) -> None:
         answer = await probe.send(
             endpoint.method, endpoint.path, json=probe.usual_body, headers=sent
         )
-        expect_served(answer)
+        expect.served(answer)
         served += 1
-    served += await drain(probe, session.session_id, worth - served)
-    expect("requests served for the whole deposit", served, worth)
+    served += await probe.drain(session.session_id, worth - served)
+    expect.equal("requests served for the whole deposit", served, worth)
 
 
 @case(
     "5/session-condition",
     title="A deposit for 41 requests pays for 41, also if they are concurrent.",
     needs="world, sessions",
+    decisive=False,
 )
 async def a_larger_budget_can_be_spent_at_once(probe: Probe) -> None:
     session, worth = await _open(probe, 41)
     served = 0
     for _ in range(worth // AT_ONCE):
         served += await _burst(probe, session, AT_ONCE)
-    served += await drain(probe, session.session_id, worth - served)
-    expect("requests served for the whole deposit", served, worth)
+    served += await probe.drain(session.session_id, worth - served)
+    expect.equal("requests served for the whole deposit", served, worth)
 
 
 @unpaid_case(
@@ -127,7 +111,7 @@ async def a_larger_budget_can_be_spent_at_once(probe: Probe) -> None:
 async def an_invented_session_is_worth_nothing(probe: Probe) -> None:
     challenge = await probe.challenge()
     for session_id in (*INVENTED, challenge.payment_id, "session_" + "a" * 8000):
-        expect_withheld(await probe.ask(session_id=session_id, may_break=True))
+        expect.withheld(await probe.ask(session_id=session_id, may_break=True))
 
 
 @session_case(
@@ -139,13 +123,13 @@ async def an_invented_session_is_worth_nothing(probe: Probe) -> None:
 )
 async def each_id_in_its_own_header(probe: Probe) -> None:
     session, _ = await _open(probe, 1)
-    expect_not_served(await probe.ask(payment_id=session.session_id), is_402=True)
-    expect_withheld(await probe.ask(session_id=session.paid.challenge.payment_id))
+    expect.not_served(await probe.ask(payment_id=session.session_id), is_402=True)
+    expect.withheld(await probe.ask(session_id=session.paid.challenge.payment_id))
     if len(session.session_id) > LONG:  # else a part of the id may be another session's id
-        expect_withheld(await probe.ask(session_id=session.session_id[:-1]))
-    expect_withheld(await probe.ask(session_id=session.session_id + "A" * 8))
+        expect.withheld(await probe.ask(session_id=session.session_id[:-1]))
+    expect.withheld(await probe.ask(session_id=session.session_id + "A" * 8))
     for pattern in PATTERNS:  # while a session exists that a pattern could find
-        expect_withheld(await probe.ask(session_id=pattern))
+        expect.withheld(await probe.ask(session_id=pattern))
 
 
 @session_case(
@@ -157,7 +141,6 @@ async def each_id_in_its_own_header(probe: Probe) -> None:
         so="The budget is what was deposited; only deposits raise it.",
     ),
     deposits="0.01",
-    decisive=True,
 )
 async def a_budget_is_what_was_deposited(probe: Probe) -> None:
     _, challenge = await probe.deposit(1)
@@ -175,6 +158,7 @@ async def a_budget_is_what_was_deposited(probe: Probe) -> None:
     title="Of many concurrent requests, and of later ones, no more are served than were paid for.",
     ground=SPENT,
     deposits="0.04",
+    decisive=False,
 )
 async def no_unit_is_spent_twice(probe: Probe) -> None:
     for requests in (1, 3):
@@ -186,11 +170,11 @@ async def _spends_at_most(
 ) -> None:
     """Spend a session, first with concurrent requests; fail if more are served than paid for."""
     served = await _burst(probe, session, at_once)
-    served += await drain(probe, session.session_id, worth + 1)
-    served += await drain(probe, session.session_id, 1)
+    served += await probe.drain(session.session_id, worth + 1)
+    served += await probe.drain(session.session_id, 1)
     last = probe.last_served
     shown = last.show if last else None
-    require(f"at most {worth} requests served", served <= worth, f"{served} were", shown)
+    expect.holds(f"at most {worth} requests served", served <= worth, f"{served} were", shown)
 
 
 @session_case(
@@ -202,14 +186,13 @@ async def _spends_at_most(
         so="Only an accepted request that is served raises released; an error does not.",
     ),
     deposits="0.02",
-    decisive=True,
 )
 async def a_bad_request_costs_nothing(probe: Probe) -> None:
     session, _ = await _open(probe, 2)
     for body in BAD_BODIES:
         if (await probe.ask(session_id=session.session_id, body=body)).status < 400:
             raise NotApplicable(f"the target accepts the body {as_json(body)}")
-    expect_served(await probe.ask(session_id=session.session_id))
+    expect.served(await probe.ask(session_id=session.session_id))
 
 
 @session_case(
@@ -221,19 +204,17 @@ async def a_bad_request_costs_nothing(probe: Probe) -> None:
         so="What is debited is the amount required, and a quote has one price, for any order.",
     ),
     deposits="0.20",
-    decisive=True,
 )
 async def every_order_costs_the_same(probe: Probe) -> None:
-    if not probe.target.protected.amount_base:
-        raise NotApplicable("the target file says that the price is open")
+    probe.require_price()
     orders = other_orders(probe)
     session, worth = await _open(probe, len(orders) + 2)
     served = 0
     for order in orders:
         served += (await probe.ask(session_id=session.session_id, body=order)).has_content
-    served += await drain(probe, session.session_id, worth + 1 - served)
+    served += await probe.drain(session.session_id, worth + 1 - served)
     last = probe.last_served
-    expect("requests served in all", served, worth, last.show if last else None)
+    expect.equal("requests served in all", served, worth, last.show if last else None)
 
 
 @session_case(
@@ -243,7 +224,6 @@ async def every_order_costs_the_same(probe: Probe) -> None:
         "5: When deposited - released", so="The amount is that of the endpoint that is requested."
     ),
     deposits="0.04",
-    decisive=True,
 )
 async def another_path_costs_its_own_price(probe: Probe) -> None:
     other, price_base = await second_path(probe), (await probe.challenge()).amount_base
@@ -253,8 +233,8 @@ async def another_path_costs_its_own_price(probe: Probe) -> None:
     if not 200 <= answer.status < 300:
         raise NotApplicable(f"a session does not pay for {other.path}: {answer.summary}")
     left = (session.paid.challenge.amount_base - other_base) // price_base
-    served = await drain(probe, session.session_id, worth + 1)
-    expect(f"requests served after one for {other.path}", served, left)
+    served = await probe.drain(session.session_id, worth + 1)
+    expect.equal(f"requests served after one for {other.path}", served, left)
 
 
 @session_case(
@@ -266,7 +246,6 @@ async def another_path_costs_its_own_price(probe: Probe) -> None:
         so="Only a request that is served raises released.",
     ),
     deposits="0.04",
-    decisive=True,
 )
 async def what_it_cannot_pay_for_costs_nothing(probe: Probe) -> None:
     other, price_base = await second_path(probe), (await probe.challenge()).amount_base
@@ -277,9 +256,9 @@ async def what_it_cannot_pay_for_costs_nothing(probe: Probe) -> None:
     if worth > fits:
         raise NotApplicable("the smallest deposit pays for both paths (sessions.smallest)")
     for _ in range(2):
-        expect_withheld(await other.ask(probe, session_id=session.session_id))
-    served = await drain(probe, session.session_id, worth + 1)
-    expect("requests served after what could not be paid for", served, worth)
+        expect.withheld(await other.ask(probe, session_id=session.session_id))
+    served = await probe.drain(session.session_id, worth + 1)
+    expect.equal("requests served after what could not be paid for", served, worth)
 
 
 @session_case(
@@ -291,18 +270,17 @@ async def what_it_cannot_pay_for_costs_nothing(probe: Probe) -> None:
         so="Each session id finds the deposited and released amounts of its own session.",
     ),
     needs="funds, sessions, world",
-    decisive=True,
 )
 async def each_session_spends_its_own_budget(probe: Probe) -> None:
     payer = await probe.wallets.payer()
     owners = {2: payer, 3: payer, 5: None}
     opened = [await _open(probe, requests, of) for requests, of in owners.items()]
-    served = [await drain(probe, session.session_id, 1) for session, _ in opened]
+    served = [await probe.drain(session.session_id, 1) for session, _ in opened]
     bursts = [_burst(probe, session, worth + 1) for session, worth in opened]
     for number, more in enumerate(await asyncio.gather(*bursts)):
         session, worth = opened[number]
-        served[number] += more + await drain(probe, session.session_id, max(0, worth - more))
-    expect("requests served by each session", served, [worth for _, worth in opened])
+        served[number] += more + await probe.drain(session.session_id, max(0, worth - more))
+    expect.equal("requests served by each session", served, [worth for _, worth in opened])
 
 
 @session_case(
@@ -316,19 +294,20 @@ async def each_session_spends_its_own_budget(probe: Probe) -> None:
     ),
     needs="funds, sessions, restart",
     deposits="0.02",
+    decisive=False,
 )
 async def a_restart_gives_nothing_back(probe: Probe) -> None:
     session, worth = await _open(probe, 2)
-    served = await drain(probe, session.session_id, 1)
+    served = await probe.drain(session.session_id, 1)
     await probe.restart()
-    served += await drain(probe, session.session_id, worth)
+    served += await probe.drain(session.session_id, worth)
     deposit = session.paid.challenge
     again = await probe.ask_session(
         to_decimal(deposit.amount_base, 6), payment_id=deposit.payment_id
     )
     if again.session_id not in (None, session.session_id):
-        served += await drain(probe, again.session_id, worth)
-    require(f"at most {worth} requests served", served <= worth, f"{served} were")
+        served += await probe.drain(again.session_id, worth)
+    expect.holds(f"at most {worth} requests served", served <= worth, f"{served} were")
 
 
 @case(
@@ -343,8 +322,8 @@ async def a_restart_gives_nothing_back(probe: Probe) -> None:
 )
 async def a_session_survives_a_restart(probe: Probe) -> None:
     session, worth = await _open(probe, 2)
-    expect_served(await probe.ask(session_id=session.session_id))
+    expect.served(await probe.ask(session_id=session.session_id))
     await probe.restart()
-    served = await drain(probe, session.session_id, worth)
+    served = await probe.drain(session.session_id, worth)
     shown = probe.last_served.show if probe.last_served and served >= worth else None
-    expect("requests served after the restart", served, worth - 1, shown)
+    expect.equal("requests served after the restart", served, worth - 1, shown)

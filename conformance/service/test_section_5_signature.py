@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.crypto import HALF_ORDER, ZERO_ADDRESS, Address
-from x402sim.protocol.header import authorization_of, encode_header
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address
+from x402sim.protocol.header import authorization_of
 from x402sim.protocol.networks import Network
 from x402sim.spec.ground import explicit, silent
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge
 from x402sim.suite.service.case import case, refusal_case
 from x402sim.suite.service.control_api import another_chain
-from x402sim.suite.service.expect import expect_not_served, expect_refused
+from x402sim.suite.service.inputs import high_s, low_v, one_bit_changed
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import CheckFailed
 
@@ -31,7 +32,7 @@ BROKEN: dict[str, Callable[[bytes], bytes]] = {
     "zeros": lambda _: bytes(65),
     "r and s swapped": lambda signature: signature[32:64] + signature[:32] + signature[64:],
     "the other v": lambda signature: signature[:64] + bytes([55 - signature[64]]),
-    "one bit changed": lambda signature: bytes([signature[0] ^ 1]) + signature[1:],
+    "one bit changed": one_bit_changed,
 }
 
 
@@ -49,8 +50,8 @@ async def _refused(probe: Probe, header: str, *texts: str, what: str) -> None:
     challenge = await probe.challenge()
     answer = await probe.settle(challenge, header)
     try:
-        expect_refused(answer, *texts)
-        expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+        expect.refused(answer, *texts)
+        expect.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
     except CheckFailed as failed:
         raise CheckFailed(
             f"{what}: {failed.what}",
@@ -61,20 +62,11 @@ async def _refused(probe: Probe, header: str, *texts: str, what: str) -> None:
         ) from failed
 
 
-def _resigned(
-    probe: Probe, challenge: Challenge, header: str, change: Callable[[bytes], bytes]
-) -> str:
-    auth, signature = authorization_of(header)
-    network = probe.wallets.network(challenge)
-    return encode_header(auth, change(signature), network, probe.target.pay.spelling)
-
-
 @refusal_case(
     "5/signature-proves",
     title="An authorization is refused unless its payer has signed exactly these fields.",
     ground=PROVES,
     pays=9,
-    decisive=True,
 )
 async def what_the_payer_has_not_signed_is_refused(probe: Probe) -> None:
     challenge, payer, other = (
@@ -86,10 +78,10 @@ async def what_the_payer_has_not_signed_is_refused(probe: Probe) -> None:
         await _refused(probe, header, INVALID, what=what)
     header = probe.wallets.sign(challenge, payer)
     for name, change in BROKEN.items():
-        resigned = _resigned(probe, challenge, header, change)
+        resigned = probe.wallets.resigned(challenge, header, change)
         await _refused(probe, resigned, what=f"a signature of {name}")
     from_zero = probe.wallets.rewrite_header(challenge, header, from_=ZERO_ADDRESS)
-    zeros = _resigned(probe, challenge, from_zero, BROKEN["zeros"])
+    zeros = probe.wallets.resigned(challenge, from_zero, BROKEN["zeros"])
     await _refused(probe, zeros, what="from address zero, and a signature of zeros")
     await probe.world.expect_payments(payer)
     await probe.world.expect_payments(other)
@@ -130,19 +122,8 @@ def _forged(
 async def other_forms_of_a_signature(probe: Probe) -> None:
     for name, change in {"s above half the order": high_s, "v of 0 or 1": low_v}.items():
         challenge, payer = await probe.challenge(), await probe.wallets.payer()
-        header = _resigned(probe, challenge, probe.wallets.sign(challenge, payer), change)
+        header = probe.wallets.resigned(challenge, probe.wallets.sign(challenge, payer), change)
         answer = await probe.settle(challenge, header)
         paid = [challenge.amount_base] if answer.is_receipt else []
         await probe.world.expect_payments(payer, *paid)
         probe.observe(f"{name}: {answer.summary}")
-
-
-def high_s(signature: bytes) -> bytes:
-    """Return the other signature of the same message by the same key."""
-    s = 2 * HALF_ORDER + 1 - int.from_bytes(signature[32:64])
-    return signature[:32] + s.to_bytes(32) + bytes([55 - signature[64]])
-
-
-def low_v(signature: bytes) -> bytes:
-    """Return a signature with v of 0 or 1, the form of some libraries."""
-    return signature[:64] + bytes([signature[64] - 27])

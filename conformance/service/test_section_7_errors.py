@@ -10,20 +10,10 @@ from dataclasses import replace
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_decimal
 from x402sim.spec.ground import derived, silent
-from x402sim.suite.service import inputs
+from x402sim.suite.service import expect, inputs
 from x402sim.suite.service.answers import Challenge
-from x402sim.suite.service.case import case, refusal_case, session_case, unpaid_case
+from x402sim.suite.service.case import case, fault_case, refusal_case, session_case, unpaid_case
 from x402sim.suite.service.control_api import SETTLE
-from x402sim.suite.service.expect import (
-    expect,
-    expect_form,
-    expect_not_served,
-    expect_refused,
-    expect_served,
-    expect_withheld,
-    require,
-)
-from x402sim.suite.service.payment_outcome import drain
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.target import SHAPE
 from x402sim.suite.verdict import Inconclusive
@@ -42,8 +32,7 @@ PAST_S, FUTURE_S = (-420, -60), (600, 900)
 
 @unpaid_case(
     "7/payment-required",
-    title="A request without a valid proof of payment gets a 402 for this resource.",
-    decisive=True,
+    title="A request without a valid proof gets a 402 for this resource; a malformed one is none.",
 )
 async def no_proof_no_content(probe: Probe) -> None:
     places, challenge = probe.target.payment_required, await probe.challenge()
@@ -51,27 +40,19 @@ async def no_proof_no_content(probe: Probe) -> None:
     probe.by_target(*SHAPE)
     for payment_id in (None, "pay_invented", challenge.payment_id):
         answer = await probe.ask(payment_id=payment_id)
-        expect_not_served(answer, is_402=True)
+        expect.not_served(answer, is_402=True)
         asked = answer.requirements
         is_payable = isinstance(asked, dict) and isinstance(answer.at(places.payment_id), str)
-        require("a payment id and requirements", is_payable, answer.summary)
+        expect.holds("a payment id and requirements", is_payable, answer.summary)
         if places.error:
-            expect_form("the error", answer.at(places.error), places.error_text)
+            expect.equal_form("the error", answer.at(places.error), places.error_text)
         for field in ("asset", "maxAmountRequired", "resource"):
-            expect_form(field, asked.get(field), wanted.get(field))
+            expect.equal_form(field, asked.get(field), wanted.get(field))
     if probe.target.sessions.exists:
         session_id = f"session_{probe.setting.rng.stream('no session').randbytes(20).hex()}"
-        expect_not_served(await probe.ask(session_id=session_id), is_402=True)
-
-
-@unpaid_case(
-    "7/payment-required",
-    title="Malformed values of X-Payment-Id and X-Session-Id open nothing.",
-    decisive=True,
-)
-async def a_malformed_proof_is_none(probe: Probe) -> None:
+        expect.not_served(await probe.ask(session_id=session_id), is_402=True)
     for each in await inputs.sent(probe, "proofs"):
-        expect_withheld(each.answer, each.label)
+        expect.withheld(each.answer, each.label)
 
 
 # --- settlement ----------------------------------------------------------------------
@@ -87,8 +68,8 @@ async def a_payer_without_money(probe: Probe) -> None:
     answer = await probe.settle(challenge, probe.wallets.sign(challenge, probe.wallets.stranger()))
     if EXPIRED in answer.text and not probe.world.exists:
         raise Inconclusive("the target's clock is not this machine's")
-    expect_refused(answer, BALANCE)
-    expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
+    expect.refused(answer, BALANCE)
+    expect.not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
 @refusal_case(
@@ -101,7 +82,7 @@ async def a_payer_with_too_little(probe: Probe) -> None:
     challenge = await probe.challenge()
     payer = await probe.wallets.payer(to_decimal(challenge.amount_base - 1, 6))
     answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
-    expect_refused(answer, BALANCE)
+    expect.refused(answer, BALANCE)
     await probe.world.expect_payments(payer)
 
 
@@ -113,15 +94,14 @@ async def a_payer_with_too_little(probe: Probe) -> None:
         so=("What resolves it is money in the wallet: neither a new header nor a new payment id."),
     ),
     needs="world",
-    decisive=True,
 )
 async def money_in_the_wallet_resolves_it(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), probe.wallets.stranger()
     header = probe.wallets.sign(challenge, payer)
-    expect_refused(await probe.settle(challenge, header), BALANCE)
+    expect.refused(await probe.settle(challenge, header), BALANCE)
     await probe.wallets.fund(payer, to_decimal(challenge.amount_base, 6))
     await probe.settles(challenge, header)
-    expect_served(await probe.opened(challenge))
+    expect.served(await probe.opened(challenge))
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
@@ -139,7 +119,7 @@ async def money_in_the_wallet_resolves_it(probe: Probe) -> None:
 async def a_new_header_resolves_it(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     forged = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger())
-    expect_refused(await probe.settle(challenge, forged), SIGNATURE)
+    expect.refused(await probe.settle(challenge, forged), SIGNATURE)
     await probe.settles(challenge, probe.wallets.sign(challenge, payer))
 
 
@@ -151,11 +131,10 @@ async def a_new_header_resolves_it(probe: Probe) -> None:
         so="What resolves it is a new authorization, and not a new id: the id is still good.",
     ),
     pays=2,
-    decisive=True,
 )
 async def a_new_authorization_resolves_it(probe: Probe) -> None:
     challenge, payer, header = await probe.signed(window_s=PAST_S)
-    expect_refused(await probe.settle(challenge, header), EXPIRED)
+    expect.refused(await probe.settle(challenge, header), EXPIRED)
     await probe.settles(challenge, probe.wallets.sign(challenge, payer))
 
 
@@ -167,11 +146,10 @@ async def a_new_authorization_resolves_it(probe: Probe) -> None:
         so="What resolves it is a fresh nonce, and not a new id: the id is still good.",
     ),
     pays=2,
-    decisive=True,
 )
 async def a_fresh_nonce_resolves_it(probe: Probe) -> None:
     paid, challenge = await probe.buy(), await probe.challenge()
-    expect_refused(await probe.settle(challenge, paid.header), NONCE)
+    expect.refused(await probe.settle(challenge, paid.header), NONCE)
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
     fresh = probe.wallets.sign(challenge, paid.payer)
     await probe.settles(challenge, fresh)
@@ -185,12 +163,11 @@ async def a_fresh_nonce_resolves_it(probe: Probe) -> None:
         so="A nonce that was cancelled is stale: it cannot be used any more.",
     ),
     needs="world",
-    decisive=True,
 )
 async def the_nonce_was_cancelled(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
     await probe.wallets.cancel(challenge, header, payer)
-    expect_refused(await probe.settle(challenge, header), NONCE)
+    expect.refused(await probe.settle(challenge, header), NONCE)
     await probe.world.expect_payments(payer)
 
 
@@ -203,17 +180,16 @@ async def the_nonce_was_cancelled(probe: Probe) -> None:
         so="A new id resolves it, and no new header: the refused payment has used no nonce.",
     ),
     pays=2,
-    decisive=True,
 )
 async def a_new_id_resolves_it(probe: Probe) -> None:
     paid = await probe.buy()
     second = probe.wallets.sign(paid.challenge, paid.payer)
-    expect_refused(await probe.settle(paid.challenge, second), SETTLED)
+    expect.refused(await probe.settle(paid.challenge, second), SETTLED)
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
-    expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+    expect.served(await probe.ask(payment_id=paid.challenge.payment_id))
     challenge = await probe.challenge()
     await probe.settles(challenge, second)
-    expect_served(await probe.ask(payment_id=challenge.payment_id))
+    expect.served(await probe.ask(payment_id=challenge.payment_id))
 
 
 @refusal_case(
@@ -226,7 +202,6 @@ async def a_new_id_resolves_it(probe: Probe) -> None:
         so="A settlement uses an id and a nonce; a refusal uses nothing.",
     ),
     needs="world",
-    decisive=True,
 )
 async def what_was_refused_has_not_paid(probe: Probe) -> None:
     challenge, one, other = (
@@ -256,7 +231,7 @@ async def what_was_refused_has_not_paid(probe: Probe) -> None:
 
 async def _pays(probe: Probe, challenge: Challenge, payer: Wallet) -> None:
     await probe.settles(challenge, probe.wallets.sign(challenge, payer))
-    expect_served(await probe.opened(challenge))
+    expect.served(await probe.opened(challenge))
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
@@ -264,17 +239,16 @@ async def _pays(probe: Probe, challenge: Challenge, payer: Wallet) -> None:
     "7/payment-already-settled",
     title="A paid deposit accepts no second payment, and its session keeps its budget.",
     needs="funds, sessions, world",
-    decisive=True,
 )
 async def a_second_payment_for_a_deposit(probe: Probe) -> None:
     session = await probe.open_session(await probe.budget_for(2))
     paid, price_base = session.paid, (await probe.challenge()).amount_base
     second = probe.wallets.sign(paid.challenge, paid.payer)
-    expect_refused(await probe.settle(paid.challenge, second), SETTLED)
+    expect.refused(await probe.settle(paid.challenge, second), SETTLED)
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
     worth = paid.challenge.amount_base // price_base
-    served = await drain(probe, session.session_id, worth + 1)
-    expect("requests served for the deposit", served, worth)
+    served = await probe.drain(session.session_id, worth + 1)
+    expect.equal("requests served for the deposit", served, worth)
 
 
 @refusal_case(
@@ -286,7 +260,7 @@ async def a_second_payment_for_a_deposit(probe: Probe) -> None:
 async def a_second_payer_for_one_id(probe: Probe) -> None:
     paid, other = await probe.buy(), await probe.wallets.payer()
     second = probe.wallets.sign(paid.challenge, other)
-    expect_refused(await probe.settle(paid.challenge, second), SETTLED)
+    expect.refused(await probe.settle(paid.challenge, second), SETTLED)
     await probe.world.expect_payments(other)
 
 
@@ -299,7 +273,6 @@ async def a_second_payer_for_one_id(probe: Probe) -> None:
         so="The first payment uses the id; every other one comes too late, and moves nothing.",
     ),
     needs="world",
-    decisive=True,
 )
 async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
     for payers in (2, 1):
@@ -312,11 +285,11 @@ async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
         moved = [base for payer in wallets for base in await probe.world.payments_base(payer)]
         if not moved:
             raise Inconclusive(f"nothing was settled: {[each.summary for each in answers]}")
-        expect("payments of all payers, on the ledger", moved, [challenge.amount_base])
-        expect_served(await probe.opened(challenge))
+        expect.equal("payments of all payers, on the ledger", moved, [challenge.amount_base])
+        expect.served(await probe.opened(challenge))
 
 
-@refusal_case(
+@fault_case(
     "7/payment-already-settled",
     title=("After a settlement whose answer was lost, a second header for its id moves no money."),
     ground=derived(
@@ -324,8 +297,7 @@ async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
         "5: The amount must equal",
         so="An id that was paid on the chain is used, whatever the service has heard of that.",
     ),
-    needs="world",
-    disturbs=True,
+    decisive=False,
 )
 async def a_second_payment_after_a_lost_answer(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -349,12 +321,13 @@ async def a_second_payment_after_a_lost_answer(probe: Probe) -> None:
     control="payment",
     needs="funds, restart",
     pays=2,
+    decisive=False,
 )
 async def a_second_payment_after_a_restart(probe: Probe) -> None:
     paid = await probe.buy()
     await probe.restart()
     second = await probe.settle(paid.challenge, probe.wallets.sign(paid.challenge, paid.payer))
-    expect_refused(second)
+    expect.refused(second)
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 

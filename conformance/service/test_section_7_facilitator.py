@@ -10,9 +10,9 @@ from functools import partial
 from msgspec.structs import replace
 
 from x402sim.spec.ground import ours
-from x402sim.suite.service.case import refusal_case
+from x402sim.suite.service import expect
+from x402sim.suite.service.case import fault_case
 from x402sim.suite.service.control_api import NOT_SETTLED
-from x402sim.suite.service.expect import expect_not_served, expect_served, require
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import amounts
 from x402sim.world.faults import Fault
@@ -70,41 +70,37 @@ async def _holds(probe: Probe, path: str, failures: dict[str, Fault]) -> None:
         answer = await probe.settle(challenge, header, may_break=True)
         await probe.world.clear_faults()
         moved, name = await probe.world.payments_base(payer), f"{path}: {how}"
-        require(f"at most one payment ({name})", len(moved) <= 1, amounts(moved))
+        expect.holds(f"at most one payment ({name})", len(moved) <= 1, amounts(moved))
         if answer.is_receipt:
-            require(f"a receipt only for a transfer ({name})", bool(moved), answer.summary)
-        require(f"an answer ({name})", not answer.broken, answer.summary)
+            expect.holds(f"a receipt only for a transfer ({name})", bool(moved), answer.summary)
+        expect.holds(f"an answer ({name})", not answer.broken, answer.summary)
         asked = await probe.ask(payment_id=challenge.payment_id)
         if not moved and not await probe.world.transfers(payer):
-            expect_not_served(asked)
+            expect.not_served(asked)
         again = await probe.settle(challenge, header)
         if again.is_receipt:
             served = await probe.opened(challenge)
-            require(f"access after a receipt ({name})", served.has_content, served.status)
+            expect.holds(f"access after a receipt ({name})", served.has_content, served.status)
         paid = len(await probe.world.transfers(payer))
-        require(f"one payment in all ({name})", paid <= 1, f"{paid} transfers")
+        expect.holds(f"one payment in all ({name})", paid <= 1, f"{paid} transfers")
     works = await probe.buy()
     await probe.world.expect_payments(works.payer, works.challenge.amount_base)
-    expect_served(await probe.opened(works.challenge))
+    expect.served(await probe.opened(works.challenge))
 
 
-@refusal_case(
+@fault_case(
     "7/verify-trouble",
     title=("While verification fails, nothing is granted unpaid; afterwards payments work again."),
     ground=IN_TROUBLE,
-    needs="world",
-    disturbs=True,
 )
 async def verification_in_trouble(probe: Probe) -> None:
     await _holds(probe, "/verify", VERIFYING)
 
 
-@refusal_case(
+@fault_case(
     "7/settle-trouble",
     title="While settlement fails, nothing is granted unpaid; afterwards payments work again.",
     ground=IN_TROUBLE,
-    needs="world",
-    disturbs=True,
 )
 async def settlement_in_trouble(probe: Probe) -> None:
     await _holds(probe, "/settle", SETTLING | ONCE)

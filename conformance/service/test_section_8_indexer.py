@@ -9,9 +9,11 @@ from functools import partial
 from itertools import pairwise
 
 from x402sim.spec.ground import derived
+from x402sim.suite.service import expect
 from x402sim.suite.service.background import (
     buy_late,
     held,
+    indexer_case,
     late,
     next_run,
     turn_s,
@@ -20,7 +22,6 @@ from x402sim.suite.service.background import (
     until_quiet,
 )
 from x402sim.suite.service.case import case
-from x402sim.suite.service.expect import expect, require
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import CheckFailed
 from x402sim.world.faults import Fault
@@ -57,7 +58,7 @@ NO_BLOCK: dict[str, Fault] = {
 """The explorer's answers about a payment without a block, in any dialect; the oldest first."""
 
 
-@case(
+@indexer_case(
     "8/indexer-query",
     title="In every run, the indexer queries each payment for which it has got no block yet.",
     ground=derived(
@@ -65,10 +66,7 @@ NO_BLOCK: dict[str, Fault] = {
         "8: Indexer behaviour",
         so="While its block_number is null, a record is in the batch of every run, and queried.",
     ),
-    needs="funds, world",
     waits=turns_s(RUNS),
-    decisive=True,
-    late=True,
 )
 async def what_has_no_block_is_asked_for_again(probe: Probe) -> None:
     await late(probe)
@@ -78,12 +76,12 @@ async def what_has_no_block_is_asked_for_again(probe: Probe) -> None:
         asked = await next_run(probe, hashes, begun_s)
         missed = [said for each, said in hashes.items() if each not in asked]
         seen = f"none for one {''.join(missed[:1])}"
-        require("a query in every run for each payment", not missed, seen)
+        expect.holds("a query in every run for each payment", not missed, seen)
         await until_quiet(probe)
         begun_s = probe.clock.now()
 
 
-@case(
+@indexer_case(
     "8/indexer-query",
     title="Once a payment has a block, and the block is deep, it is queried no more.",
     ground=derived(
@@ -91,16 +89,13 @@ async def what_has_no_block_is_asked_for_again(probe: Probe) -> None:
         "8: Indexer batch",
         so="Only records whose block_number is null are asked about.",
     ),
-    needs="funds, world",
     waits=turns_s(3),
-    decisive=True,
-    late=True,
 )
 async def what_has_its_block_is_asked_for_no_more(probe: Probe) -> None:
     begun_s, interval_s = probe.clock.now(), probe.target.indexer.interval_s
     hashes = [tx_hash(await buy_late(probe)) for _ in range(2)]
     asked = await next_run(probe, hashes, begun_s)
-    require("a query for each payment", len(asked) == len(hashes), f"{len(asked)} of 2")
+    expect.holds("a query for each payment", len(asked) == len(hashes), f"{len(asked)} of 2")
     await probe.world.post("mine", {"blocks": DEEP})
     turn_at_most_s = interval_s + min(AT_ONCE_S, max(interval_s, LEAST_SLACK_S))
     await probe.wait(turn_at_most_s)
@@ -108,7 +103,7 @@ async def what_has_its_block_is_asked_for_no_more(probe: Probe) -> None:
     again = await probe.eventually(
         lambda: probe.world.first_queries(hashes, since_s), turn_at_most_s
     )
-    require("no query after the block is stored, and deep", not again, "one more")
+    expect.holds("no query after the block is stored, and deep", not again, "one more")
 
 
 @case(
@@ -121,7 +116,6 @@ async def what_has_its_block_is_asked_for_no_more(probe: Probe) -> None:
     ),
     needs="funds, world, restart",
     waits=turns_s(RUNS),
-    decisive=True,
     late=True,
 )
 async def what_was_paid_before_a_restart_is_asked_for(probe: Probe) -> None:
@@ -129,28 +123,26 @@ async def what_was_paid_before_a_restart_is_asked_for(probe: Probe) -> None:
     paid_before = [await held(probe, UNKNOWN)]
     await probe.restart()
     asked = await next_run(probe, paid_before, probe.clock.now())
-    require("a query after the restart", bool(asked), "none")
+    expect.holds("a query after the restart", bool(asked), "none")
 
 
-@case(
+@indexer_case(
     "8/indexer-query",
     title="The indexer queries each of several payments by its transaction.",
-    needs="funds, world",
     waits=turn_s,
-    late=True,
+    decisive=False,
 )
 async def every_transaction_is_asked_for(probe: Probe) -> None:
     hashes = [tx_hash(await buy_late(probe)) for _ in range(3)]
     asked = await next_run(probe, hashes, 0)
-    expect("payments that the explorer was asked for, of 3", len(asked), len(hashes))
+    expect.equal("payments that the explorer was asked for, of 3", len(asked), len(hashes))
 
 
-@case(
+@indexer_case(
     "8/indexer-interval",
     title="The indexer runs once in an interval; a query at the settlement is no run.",
-    needs="funds, world",
     waits=turn_s,
-    late=True,
+    decisive=False,
 )
 async def once_in_an_interval(probe: Probe) -> None:
     interval_s, bought_s = probe.target.indexer.interval_s, {}
@@ -161,14 +153,14 @@ async def once_in_an_interval(probe: Probe) -> None:
     first, first_s = next(iter(bought_s.items()))
     await _let_pass(probe, first_s + turn_s(probe.setting) - probe.clock.now())
     asked_s = await probe.world.first_queries(bought_s)
-    require(f"a run within {interval_s} s", first in asked_s, "no query")
+    expect.holds(f"a run within {interval_s} s", first in asked_s, "no query")
     at_once_s = min(AT_ONCE_S, interval_s / PARTS / 2)
     later = {it: since_s for it, since_s in asked_s.items() if since_s - bought_s[it] > at_once_s}
     every_s = [since_s for _, since_s in await probe.world.queries()]
     runs_s = _runs_s(bought_s, later, every_s, min(AT_ONCE_S, interval_s / PARTS))
     gaps_s = [after - before for before, after in pairwise(runs_s)]
     often = [round(gap) for gap in gaps_s if gap < interval_s * NEARLY]
-    require(f"runs {interval_s} s apart", not often, f"{often} s apart")
+    expect.holds(f"runs {interval_s} s apart", not often, f"{often} s apart")
 
 
 def _runs_s(
@@ -199,12 +191,11 @@ async def _let_pass(probe: Probe, seconds: float) -> None:
         await until_quiet(probe)
 
 
-@case(
+@indexer_case(
     "8/indexer-batch",
     title="Of several payments without a block, a run does not query the oldest first.",
-    needs="funds, world",
     waits=turns_s(RUNS),
-    late=True,
+    decisive=False,
 )
 async def the_newest_first(probe: Probe) -> None:
     await late(probe)
@@ -218,16 +209,15 @@ async def the_newest_first(probe: Probe) -> None:
         orders.append([hashes.index(each) + 1 for each in asked])
         await until_quiet(probe)
     is_reversed = all(order == list(range(1, PARTS + 1)) for order in orders)
-    require("the newest payment before the older ones", not is_reversed, f"the order {orders[-1]}")
+    expect.holds(
+        "the newest payment before the older ones", not is_reversed, f"the order {orders[-1]}"
+    )
 
 
-@case(
+@indexer_case(
     "8/indexer-batch",
     title="Of 101 payments without a block, a run queries the newest, and not the oldest.",
-    needs="funds, world",
     waits=turns_s(RUNS),
-    decisive=True,
-    late=True,
 )
 async def a_hundred_the_newest(probe: Probe) -> None:
     async with probe.setting.scheduler.first():
@@ -241,7 +231,7 @@ async def a_hundred_the_newest(probe: Probe) -> None:
     for _ in range(RUNS):  # a run that began earlier may have seen fewer payments
         begun_s = probe.clock.now()
         asked = await next_run(probe, hashes[-1:], begun_s)
-        require("a query for the newest payment", bool(asked), "none")
+        expect.holds("a query for the newest payment", bool(asked), "none")
         await until_quiet(probe)
         if not await probe.world.first_queries(hashes[:1], begun_s):
             return

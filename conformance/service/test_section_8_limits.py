@@ -4,10 +4,10 @@ How long the cache keeps a payment needs a target whose clock can be advanced.
 """
 
 from x402sim.spec.ground import derived
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import whole
 from x402sim.suite.service.case import case, paid_case, unpaid_case
 from x402sim.suite.service.control_api import eventually
-from x402sim.suite.service.expect import expect, require
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive, NotApplicable
 
@@ -22,19 +22,19 @@ WINDOW_S = (-60, 300)
 @unpaid_case(
     "8/quote-price",
     title="A quote costs 10000 base units, 0.01 of the token.",
+    decisive=False,
 )
 async def the_price_of_a_quote(probe: Probe) -> None:
-    price_base = probe.target.protected.amount_base
-    if not price_base:
-        raise NotApplicable("the target file says that the price is open")
+    price_base = probe.require_price()
     probe.by_target("protected.amount_base")
     asked = (await probe.challenge()).requirements["maxAmountRequired"]
-    expect("maxAmountRequired", asked, str(price_base))
+    expect.equal("maxAmountRequired", asked, str(price_base))
 
 
 @unpaid_case(
     "8/timeout",
     title="maxTimeoutSeconds is 300.",
+    decisive=False,
 )
 async def how_long_requirements_are_valid(probe: Probe) -> None:
     timeout_s = probe.target.payment_required.max_timeout_s
@@ -42,13 +42,12 @@ async def how_long_requirements_are_valid(probe: Probe) -> None:
         raise NotApplicable("the target file leaves the timeout open")
     probe.by_target("payment_required.max_timeout_s")
     asked = (await probe.challenge()).requirements.get("maxTimeoutSeconds")
-    require(f"maxTimeoutSeconds {timeout_s}", whole(asked) == timeout_s, asked)
+    expect.holds(f"maxTimeoutSeconds {timeout_s}", whole(asked) == timeout_s, asked)
 
 
 @paid_case(
     "8/validity-window",
     title="An authorization valid from 60 s before signing to 300 s after is accepted.",
-    decisive=True,
 )
 async def the_window_shown_is_taken(probe: Probe) -> None:
     challenge, _, header = await probe.signed(window_s=WINDOW_S)
@@ -67,7 +66,6 @@ async def the_window_shown_is_taken(probe: Probe) -> None:
         so="validBefore is the latest execution time: until then it is valid.",
     ),
     waits=lambda _: WINDOW_S[1],
-    decisive=True,
 )
 async def the_window_shown_is_taken_to_its_end(probe: Probe) -> None:
     challenge = await probe.challenge()
@@ -93,22 +91,26 @@ async def _buy_into_empty_cache(probe: Probe) -> None:
     "8/cache-lifetime",
     title="In the cache of our own service, an entitlement lives for 24 hours.",
     needs="world, clock",
+    decisive=False,
 )
 async def cached_for_a_day(probe: Probe) -> None:
     await _buy_into_empty_cache(probe)
     await probe.wait(DAY_S - 600)
-    expect("entitlements cached after 23 h 50 min", await probe.world.cached_entitlements(), 1)
+    expect.equal(
+        "entitlements cached after 23 h 50 min", await probe.world.cached_entitlements(), 1
+    )
     await probe.wait(2 * HOUR_S + 600)
-    expect("entitlements cached after 26 h", await probe.world.cached_entitlements(), 0)
+    expect.equal("entitlements cached after 26 h", await probe.world.cached_entitlements(), 0)
 
 
 @case(
     "8/cache-sweep",
     title="An expired entitlement is removed from our own service's cache within the hour.",
     needs="world, clock",
+    decisive=False,
 )
 async def cleared_within_the_hour(probe: Probe) -> None:
     await _buy_into_empty_cache(probe)
     await probe.wait(DAY_S + HOUR_S + 60)
     cached = await eventually(probe.clock, probe.world.cached_entitlements, lambda found: not found)
-    require("an empty cache after 25 h", not cached, f"{cached} cached")
+    expect.holds("an empty cache after 25 h", not cached, f"{cached} cached")

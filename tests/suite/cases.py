@@ -20,6 +20,7 @@ def case(
     *,
     title: str = "A case.",
     ends: Exception | None = None,
+    decisive: bool | str = False,
     **options: Any,
 ) -> ServiceCase:
     async def run(probe: Probe) -> None:
@@ -28,7 +29,7 @@ def case(
         if ends is not None:
             raise ends
 
-    return declared(clause, title=title, **options)(run)
+    return declared(clause, title=title, decisive=decisive, **options)(run)
 
 
 def names(text: str) -> list[str]:

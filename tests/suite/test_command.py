@@ -1,12 +1,9 @@
 """The command over TCP: our own service, in a world without a service, as a user would run it."""
 
 import json
-import os
 import re
 import resource
-import shlex
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +21,6 @@ from x402sim.protocol.messages import encode
 from x402sim.rng import Rng
 from x402sim.service.environment import read_environment
 from x402sim.service.issue import Issuer
-from x402sim.text.program import program
 
 ROOT = Path(__file__).parents[2]
 
@@ -138,39 +134,3 @@ def test_misuse_is_one_line_and_shows_no_secret(options: list[str], said: str) -
     assert said in found
     assert "secret-value" not in found
     assert "0x12" not in found or "--pay-to" in options
-
-
-def test_pytest_in_a_checkout_has_the_same_results_and_shows_no_secret(
-    deployment: Deployment, tmp_path: Path
-) -> None:
-    target = tmp_path / "mine.toml"
-    target.write_text("[protected]\namount_base = 7\n")
-    done = in_pytest(
-        *(
-            "--base-url",
-            deployment.url,
-            "--world",
-            deployment.control,
-            "--target",
-            str(target),
-            "-rs",
-        ),
-        *("--header", "X-Key: secret-value", "--seed", "7", "--skip", "2.2/body=later"),
-        *("-k", "spec/2.2/payment-id or spec/2.2/body or spec/5/nonce-once or spec/8/quote-price"),
-    )
-    assert done.returncode == 1, done.stdout
-    assert "1 failed, 2 passed, 1 skipped" in done.stdout
-    assert "--skip: later" in done.stdout
-    assert f"run it again: {shlex.join(program())} conformance" in done.stdout
-    assert "--seed 7 --header 'X-Key:<hidden>'" in done.stdout
-    assert "secret-value" not in done.stdout + done.stderr
-
-
-def in_pytest(*options: str) -> Any:
-    """Run `pytest conformance` without the plugins that are installed for these tests."""
-    words = ["-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", ".", "conformance"]
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", *words, *options],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-    )  # fmt: skip

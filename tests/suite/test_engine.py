@@ -21,11 +21,11 @@ from x402sim.report.exchange import AGAIN, written
 from x402sim.report.results import Outcome, Result
 from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge, TargetAnswer, find_session_id, read_402
 from x402sim.suite.service.case import HOW_TO_PROVIDE, ServiceCase
 from x402sim.suite.service.control_api import SETTLE
 from x402sim.suite.service.engine import run
-from x402sim.suite.service.expect import expect, expect_refused
 from x402sim.suite.service.local import judge
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.probe import Probe
@@ -58,7 +58,7 @@ def refuses_all() -> Starlette:
 
 
 async def a_refusal(probe: Probe) -> None:
-    expect_refused(await probe.send("POST", "/api/pay", json={}))
+    expect.refused(await probe.send("POST", "/api/pay", json={}))
 
 
 a_refusal = case("2.2/body", a_refusal, control="payment", needs="funds")
@@ -66,7 +66,7 @@ a_refusal = case("2.2/body", a_refusal, control="payment", needs="funds")
 
 async def always_fails(probe: Probe) -> None:
     await probe.send("GET", "/")
-    expect("the answer", 1, 2)
+    expect.equal("the answer", 1, 2)
 
 
 async def sing(probe: Probe) -> None:
@@ -120,7 +120,7 @@ def test_a_failure_shows_what_the_world_answered() -> None:
         await probe.world.fault(SETTLE(does="answer", status=200, body="no"))
         await probe.send("GET", "/")
         await probe.world.clear_faults()
-        expect("the answer", 1, 2)
+        expect.equal("the answer", 1, 2)
 
     fails = case("2.1/amount", fails, needs="world", disturbs=True)
 

@@ -10,8 +10,8 @@ from tests.suite.cases import case
 from x402sim.report.exchange import written
 from x402sim.report.results import Outcome, Result
 from x402sim.spec.ground import ours
+from x402sim.suite.service import expect
 from x402sim.suite.service.engine import run
-from x402sim.suite.service.expect import require
 from x402sim.suite.service.inputs import LARGE, MIB, send_bad
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.probe import Probe
@@ -55,7 +55,7 @@ def server(*, on_large: str) -> Callable[[Any, Any], Coroutine[Any, Any, None]]:
 async def a_large_body(probe: Probe) -> None:
     sent = await send_bad(probe, "a mebibyte", "POST", "/api/pay", content=b"A" * MIB)
     what = f"an answer to {sent.label}"
-    require(what, sent.is_answered and sent.lives, sent.answer.summary, sent.answer.show)
+    expect.holds(what, sent.is_answered and sent.lives, sent.answer.summary, sent.answer.show)
 
 
 a_large_body = case("7/malformed-body", a_large_body, ground=OURS)

@@ -1,7 +1,7 @@
 """The flags of a judge: fields of its one frozen dataclass of options, declared once.
 
-The command line and pytest make their options from the flags; `read` reads the values, and `again`
-writes the command that repeats a run.
+The command line makes its options from the flags; `read` reads the values, and `again` writes the
+command that repeats a run.
 """
 
 import math
@@ -42,8 +42,6 @@ class Flag:
     variable: str | None = None
     """The environment variable that sets the flag, too."""
     is_repeatable: bool = False
-    pytest: str | None = None
-    """The name of pytest's option if the names differ; empty if pytest has no such option."""
     is_repeated: bool = True
     """Whether the command that repeats a run includes the flag."""
 
@@ -61,7 +59,7 @@ KEEP = Flag(
     is_repeated=False,
 )
 """The file of verdicts, of every subject that --sdk can install."""
-STRICT = Flag("strict", "Treat SHOULD failures as failures.", kind=bool, default=False, pytest="")
+STRICT = Flag("strict", "Treat SHOULD failures as failures.", kind=bool, default=False)
 """The only flag of the engine that a repetition needs, for every subject."""
 
 

@@ -14,12 +14,13 @@ import re
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from x402sim.payer.wallet import Wallet
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import OpenSession, Paid, TargetAnswer, filled, walk
-from x402sim.suite.service.case import PATIENCE_S, Waits
-from x402sim.suite.service.expect import expect, expect_served
+from x402sim.suite.service.case import PATIENCE_S, Waits, case, session_case
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, Skipped
@@ -70,6 +71,10 @@ def within_s(setting: Setting) -> float:
     )
 
 
+refund_case = partial(session_case, needs="funds, sessions, world", waits=refunded_s)
+"""Make a check of the refund of a session that ends soon."""
+
+
 async def open_ending(
     probe: Probe, max_spend: str, payer: Wallet | None = None, *, spends: int = 0, lasts_s: int = 0
 ) -> Ending:
@@ -94,7 +99,7 @@ async def spend(probe: Probe, session: OpenSession, requests: int) -> None:
         answer = await probe.ask(session_id=session.session_id)
         if not answer.has_content and probe.setting.advance is None:
             raise Skipped(f"its session was over too soon, see sessions.shortest: {answer.summary}")
-        expect_served(answer)
+        expect.served(answer)
 
 
 async def until_over(probe: Probe, ending: Ending) -> None:
@@ -156,7 +161,7 @@ async def expect_refunded(
             what, seen = "refunds of one payer in all, on the ledger", f"{found[payer]} base units"
             short = probe.world.loss(base - found[payer], "what is left of a deposit, not refunded")
             over = probe.world.loss(found[payer] - base, "what the service refunded beyond its due")
-            expect(what, seen, f"{base} base units", show, short or over)
+            expect.equal(what, seen, f"{base} base units", show, short or over)
     if are_there(found):
         probe.setting.has_refunded |= any(wanted.values())
     else:
@@ -229,6 +234,10 @@ PAUSE_S = 5
 def turn_s(setting: Setting) -> float:
     """Return the most seconds until the indexer has run once."""
     return setting.target.indexer.interval_s + SLACK_S
+
+
+indexer_case = partial(case, needs="funds, world", late=True)
+"""Make a check of the indexer's runs after all other checks have acted."""
 
 
 async def late(probe: Probe) -> None:
@@ -350,7 +359,8 @@ async def _see(probe: Probe) -> None:
         probe.setting.tell(f"whether the service has recovered was not seen: {problem}")
         return
     if looks:
-        disturbers = ", ".join(probe.setting.scheduler.overlaps.unrecovered)
+        unrecovered = probe.setting.scheduler.overlaps.unrecovered
+        disturbers = ", ".join(dict.fromkeys(case.id for case in unrecovered))
         probe.setting.tell(
             f"for {RECOVERY_S:.0f} s after the faults of {disturbers}, the "
             "service was not seen to do again in the background what it did before"

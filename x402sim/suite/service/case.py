@@ -99,7 +99,7 @@ def case(
     waits: Waits | None = None,
     late: bool = False,
     disturbs: bool = False,
-    decisive: bool | str = False,
+    decisive: bool | str = True,
 ) -> Callable[[Run], ServiceCase]:
     """Make a check of `async def case(probe)`; `title` states its demand.
 
@@ -116,12 +116,12 @@ def case(
     derived, "kit" for ours, "silent" for silent) and the highest `level`: only demands of the
     specification are a MUST.
 
-    A MUST does not pass without its `decisive` cases: no other case finds some defect of the
-    clause. With `True`, this case alone finds the defect. With a name, every case of the name
-    does, and one of the cases must be judged; a case may have several names, separated by commas.
-    For example, two cases of 3/expiry-refund find a session that never ends: both have
-    `decisive="its end"`. One case finds a session that ends too early, with `decisive=True`. The
-    id passes if that case and either of the two were judged, and hold.
+    A MUST does not pass until each of its `decisive` cases was judged; a case is decisive unless it
+    says `False`: then other cases find every defect that it finds. With a name, every case of the
+    name finds the defect, and one of the cases must be judged; a case may have several names,
+    separated by commas. For example, two cases of 3/expiry-refund find a session that never ends:
+    both have `decisive="its end"`. One case finds a session that ends too early. The id passes if
+    that case and either of the two were judged, and hold.
 
     Raises `ValueError` for an unknown clause or need, and for a level above its ground.
     """
@@ -143,6 +143,7 @@ def case(
                 raise ValueError(f"{where}: {unknown('need of a check', need, HOW_TO_PROVIDE)}")
         is_minted = Need.WORLD in wanted
         questions = decisive.split(",") if isinstance(decisive, str) else [name] * decisive
+        is_must = (level or highest) == "MUST"
         return ServiceCase(
             id=check_id,
             level=level or highest,
@@ -157,7 +158,7 @@ def case(
             waits=waits,
             late=late,
             disturbs=disturbs,
-            decides=tuple(each.strip() for each in questions),
+            decides=tuple(each.strip() for each in questions if is_must),
         )
 
     return make
@@ -170,8 +171,13 @@ unpaid_case = partial(case, control="unpaid")
 refusal_case = partial(case, control="payment", needs="funds", pays=1)
 """Make a check that demands the refusal of a payment, or of an invalid proof."""
 session_case = partial(case, control="session", needs="funds, sessions")
-"""Make a check of a session, which a deposit opens. Arguments replace the presets of all
-four."""
+"""Make a check of a session, which a deposit opens."""
+trouble_case = partial(case, needs="world", disturbs=True)
+"""Make a check with faults of the facilitator or the chain."""
+fault_case = partial(trouble_case, control="payment")
+"""Make a check of a refusal, with such faults."""
+restart_case = partial(paid_case, needs="funds, restart")
+"""Make a check with one payment before a restart. Arguments replace the presets of all seven."""
 
 
 def clause_text(check_id: str) -> str:

@@ -5,7 +5,7 @@ payers sign payments, also wrong ones.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -30,8 +30,8 @@ from x402sim.report.results import DemandKey, Loss
 from x402sim.serving.control.client import ControlClient, ControlError
 from x402sim.serving.control.messages import ExplorerQuery, Transfer
 from x402sim.suite import redact
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge, Paid, TargetAnswer, whole
-from x402sim.suite.service.expect import expect_transfers
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable, amounts
 from x402sim.world.faults import Fault, value_of
@@ -130,6 +130,37 @@ class ControlApi:
         self._is_cleared = False
         await self.post("faults", msgspec.to_builtins(fault))
 
+    async def hinder(self, payer: Wallet, fault: Fault | None) -> None:
+        """Let no settlement of a payer succeed: by a fault that lasts; without one, by reverts."""
+        if fault is None:
+            await self.post("force-revert", {"calls": 1, "account": payer.address})
+        else:
+            await self.fault(msgspec.structs.replace(fault, times=None), of=payer)
+
+    async def accept_all(
+        self, payer: Wallet, wanted: Mapping[str, Any], tx_hash: Any, contains: str
+    ) -> None:
+        """Let the facilitator call each request that contains a text valid, and then settled.
+
+        No money moves: the answers are about `wanted`, the requirements.
+        """
+        settled = {
+            "x402Version": 1,
+            "event": "payment.settled",
+            "txHash": tx_hash,
+            "from": payer.address,
+            "to": wanted["payTo"],
+            "value": wanted["maxAmountRequired"],
+            "blockNumber": 1,
+            "network": wanted["network"],
+            "timestamp": "2026-01-01T00:00:00.000Z",
+        }
+        for fault, said in ((VERIFY, {"isValid": True, "invalidReason": None}), (SETTLE, settled)):
+            body = msgspec.json.encode(said).decode()
+            await self.fault(
+                fault(does="answer", status=200, body=body, times=None, contains=contains)
+            )
+
     async def hold(self, payer: Wallet, seconds: float = HOLD_S) -> None:
         """Hold back the facilitator's answers about a payer; without a world, do nothing.
 
@@ -206,7 +237,7 @@ class ControlApi:
                 f"what the payer paid in {len(moved)} transfers, beyond the {len(amounts_base)} due"
             )
             loss = self.loss(sum(moved) - sum(amounts_base), why)
-            expect_transfers(what, amounts(moved), amounts(amounts_base), loss)
+            expect.transfers(what, amounts(moved), amounts(amounts_base), loss)
 
     def loss(self, base: int, why: str) -> Loss | None:
         """Return a loss in base units of the world's token; None for 0 or less."""
@@ -285,6 +316,12 @@ class ChainView:
         if not isinstance(answer, dict) or "result" not in answer:
             raise Inconclusive(f"the chain's node has no result: {redact.cut(str(answer), 200)}")
         return answer["result"]
+
+    async def receipt(self, paid: Paid) -> dict[str, Any]:
+        """Return the chain's receipt of a payment's transaction; raises `Inconclusive`."""
+        if (found := await self.mined(paid)) is None:
+            raise Inconclusive("the chain does not know the transaction of the payment's receipt")
+        return found
 
     async def mined(self, paid: Paid) -> dict[str, Any] | None:
         """Return the chain's receipt of a payment's transaction, or None."""
@@ -401,6 +438,12 @@ class Wallets:
         self._setting.signatures |= redact.spellings(signature)
         spelling = spelling or self._setting.target.pay.spelling
         return encode_header(auth, signature, network, spelling)
+
+    def resigned(self, challenge: Challenge, header: str, change: Callable[[bytes], bytes]) -> str:
+        """Return a header whose signature is changed."""
+        auth, signature = authorization_of(header)
+        spelling = self._setting.target.pay.spelling
+        return encode_header(auth, change(signature), self.network(challenge), spelling)
 
     def rewrite_header(self, challenge: Challenge, header: str, **changes: Any) -> str:
         """Return a header with fields of its authorization changed after signing."""

@@ -7,13 +7,11 @@ from collections.abc import (
     AsyncIterator,
     Callable,
     Collection,
-    Coroutine,
     Iterable,
     Iterator,
     Sequence,
 )
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, assert_never
 
 import msgspec
@@ -34,9 +32,9 @@ from x402sim.suite.engine import (
     of_two,
     skipped,
 )
+from x402sim.suite.service import expect
 from x402sim.suite.service.background import recover
 from x402sim.suite.service.case import Control, ServiceCase
-from x402sim.suite.service.expect import expect_served
 from x402sim.suite.service.plan import Order, in_groups, is_beside, is_patient_enough, why_left
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
@@ -92,15 +90,20 @@ def judging(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ServiceJudge:
-    """The judge of a service at a URL: one room for all cases.
+    """One run of a service at a URL: one room for all cases.
 
     Without a clock that turns, cases run in the groups of `Order`; a case that fails beside other
-    cases is repeated alone.
+    cases is doubtful, and is repeated alone.
     """
 
     setting: Setting
+    done: dict[ServiceCase, CaseResult] = field(default_factory=dict)
+    _told: set[ServiceCase] = field(default_factory=set)
+    """The cases whose results are certain, and yielded."""
+    _beside: list[asyncio.Task[None]] = field(default_factory=list)
+    """The tasks of cases that began to run beside others."""
 
     async def run(
         self, cases: Sequence[ServiceCase], on_begin: Callable[[str], None]
@@ -110,188 +113,163 @@ class ServiceJudge:
         Results that depend on a control come last, after each control was tried again: a target
         that has begun to refuse everything would pass every check that expects a refusal.
         """
-        setting = self.setting
         waiting: CaseResults[ServiceCase] = []
-        async for case, found in _run_cases(setting, cases, on_begin):
+        async for case, found in self._judged(cases, functools.cache(on_begin)):
             if case.control and found.outcome in HOLDS:
                 waiting.append((case, found))
             else:
                 yield case, found
         for case, found in waiting:
-            yield case, doubted(case, found, await _why_doubted(setting, case.control))
+            yield case, doubted(case, found, await self._why_doubted(case.control))
 
+    async def _why_doubted(self, control: Control | Literal[""]) -> str | None:
+        """Return why a case with a control proves nothing; None if the control holds to the end."""
+        setting = self.setting
+        if setting.stopped or not control:
+            return setting.stopped or None
+        if control not in setting.last_controls:
+            setting.last_controls[control] = await try_control(Probe(setting), control)
+        if problem := setting.last_controls[control]:
+            return (
+                f"the control ({control}) was refused when repeated at the end of the run: "
+                f"{_clean(setting, problem)}"
+            )
+        return None
 
-async def _why_doubted(setting: Setting, control: Control | Literal[""]) -> str | None:
-    """Return why a case with a control proves nothing; None if the control holds to the end."""
-    if setting.stopped or not control:
-        return setting.stopped or None
-    if control not in setting.last_controls:
-        setting.last_controls[control] = await try_control(Probe(setting), control)
-    if problem := setting.last_controls[control]:
-        return (
-            f"the control ({control}) was refused when repeated at the end of the run: "
-            f"{_clean(setting, problem)}"
-        )
-    return None
+    async def _judged(
+        self, cases: Sequence[ServiceCase], on_begin: Callable[[str], None]
+    ) -> AsyncIterator[tuple[ServiceCase, CaseResult]]:
+        """Run all cases; yield each with its result once the result is certain.
 
-
-async def _run_cases(
-    setting: Setting, cases: Sequence[ServiceCase], on_begin: Callable[[str], None]
-) -> AsyncIterator[tuple[ServiceCase, CaseResult]]:
-    """Run all cases; yield each with its result once the result is certain.
-
-    A case that has failed beside others is doubtful, and is repeated alone at the end.
-    """
-    order, scheduler = in_groups(setting, cases), setting.scheduler
-    done: dict[ServiceCase, CaseResult] = {}
-    begun: set[str] = set()
-    yielded: set[ServiceCase] = set()
-
-    async def play(case: ServiceCase) -> None:
-        if case.id not in begun:
-            begun.add(case.id)
-            on_begin(case.id)
+        Cases that failed beside refunds in trouble are judged once more, without these. What is
+        still doubtful is repeated alone, at the end.
+        """
+        setting, order = self.setting, in_groups(self.setting, cases)
+        if setting.advance is None:
+            setting.scheduler.share()
         try:
-            done[case] = await run_case(setting, case)
+            async for each in self._in_groups(order, on_begin):
+                yield each
+            if doubtful := self._failed_beside(order.waiting_with_faults):
+                await recover(setting)
+                named = ", ".join(dict.fromkeys(case.id for case in doubtful))
+                setting.tell(f"judging {named} once more, which failed beside refunds in trouble")
+                async for each in self._in_groups(in_groups(setting, doubtful), on_begin):
+                    yield each
         finally:
-            if Need.RESTART in case.needs:
-                scheduler.is_ready()
+            for task in self._beside:
+                task.cancel()
+            await asyncio.gather(*self._beside, return_exceptions=True)
+        for each in self._certain():
+            yield each
+        for its in by_id(case for case in self.done if case not in self._told).values():
+            await self._repeat(its)
+            for case in its:
+                yield case, self.done[case]
 
-    def certain() -> Iterator[tuple[ServiceCase, CaseResult]]:
-        for case, found in done.items():
-            if case not in yielded and not is_doubtful(setting, case, done):
-                yielded.add(case)
-                yield case, found
+    async def _in_groups(
+        self, order: Order, on_begin: Callable[[str], None]
+    ) -> AsyncIterator[tuple[ServiceCase, CaseResult]]:
+        """Play the groups; yield the results that are certain while others still act."""
+        setting, scheduler = self.setting, self.setting.scheduler
 
-    if setting.advance is None:
-        scheduler.share()
-    async with _tasks(play) as start:
+        async def play(case: ServiceCase) -> None:
+            on_begin(case.id)
+            self.done.pop(case, None)  # judged once more: the first result does not count
+            try:
+                self.done[case] = await run_case(setting, case)
+            finally:
+                if Need.RESTART in case.needs:
+                    scheduler.is_ready()
+
+        def start(cases: Iterable[ServiceCase]) -> list[asyncio.Task[None]]:
+            tasks = [asyncio.create_task(play(case)) for case in cases]
+            self._beside += tasks
+            return tasks
+
         restarting, waiting = start(order.restarting), start(order.waiting)
         refunding = start(order.waiting_with_faults)
+        has_restart = bool(order.restarting or order.restarting_with_faults)
         await asyncio.sleep(0)  # noqa: TID251 - no time passes; these tasks queue up first
         for case in order.acting:
             await play(case)
-            for each in certain():
+            for each in self._certain():
                 yield each
         scheduler.rest_is_over.set()
-        _tell_of_waiting(setting, order.waiting, done)
+        self._tell_of_waiting(order.waiting)
         await asyncio.gather(*waiting)
         await scheduler.when_prepared(len(restarting))
         for case in order.with_faults:
             await play(case)
-        if refunding or restarting or order.restarting_with_faults:
+        if refunding or has_restart:
             await recover(setting)
-        _tell_of_waiting(setting, order.waiting_with_faults, done)
+        self._tell_of_waiting(order.waiting_with_faults)
         await asyncio.gather(*refunding)
-        if restarting or order.restarting_with_faults:
-            if any(done[case].outcome is not Outcome.PASSED for case in order.waiting_with_faults):
+        if has_restart:
+            found = (self.done[case].outcome for case in order.waiting_with_faults)
+            if any(each is not Outcome.PASSED for each in found):
                 await recover(setting)  # if they passed, the background runs
             restarting += start(order.restarting_with_faults)
             await scheduler.when_ready(len(restarting))
             await asyncio.gather(*restarting)
-        if doubtful := _failed_beside_refunds(setting, order, done):
+
+    def _certain(self) -> Iterator[tuple[ServiceCase, CaseResult]]:
+        """Yield the results that are certain now, each once."""
+        for case, found in self.done.items():
+            if case not in self._told and not self._is_doubtful(case):
+                self._told.add(case)
+                yield case, found
+
+    def _is_doubtful(self, case: ServiceCase) -> bool:
+        """Tell whether a case failed while others acted or had faults, in a target's world."""
+        has_faults = self.setting.control is not None and self.setting.advance is None
+        is_failed = self.done[case].outcome is Outcome.FAILED
+        overlaps = self.setting.scheduler.overlaps
+        return has_faults and is_failed and bool(overlaps.ran_beside(case) or overlaps.faults(case))
+
+    def _failed_beside(self, refunding: Collection[ServiceCase]) -> list[ServiceCase]:
+        """Return the failed cases whose only neighbours with faults were the refund cases.
+
+        A target with one loop for its background may do nothing else while a refund fails.
+        """
+        faults = self.setting.scheduler.overlaps.faults
+        return [
+            case
+            for case in self.done
+            if self._is_doubtful(case)
+            and faults(case)
+            and faults(case) <= {*refunding}
+            and Need.RESTART not in case.needs
+            and case not in refunding
+        ]
+
+    async def _repeat(self, cases: list[ServiceCase]) -> None:
+        """Repeat the doubtful cases of an id alone, until one fails again: then the id has failed.
+
+        A case that holds alone is inconclusive, and names the cases beside the first run.
+        """
+        setting, done = self.setting, self.done
+        for case in sorted(cases, key=lambda case: clarity(case, done)):
+            beside = setting.scheduler.overlaps.ran_beside(case)
             await recover(setting)
-            named = ", ".join(dict.fromkeys(case.id for case in doubtful))
-            setting.tell(f"judging {named} once more, which failed beside refunds in trouble")
-            waiting = start(case for case in doubtful if is_beside(setting, case))
-            rest = [case for case in doubtful if not is_beside(setting, case)]
-            for case in rest:
-                if not case.disturbs:
-                    await play(case)
-            await asyncio.gather(*waiting)
-            for case in rest:
-                if case.disturbs:
-                    await play(case)
-    for each in certain():
-        yield each
-    for doubtful_cases in by_id(case for case in done if case not in yielded).values():
-        await _repeat(setting, doubtful_cases, done)
-        for case in doubtful_cases:
-            yield case, done[case]
+            setting.scheduler.alone()
+            setting.tell(f"repeating {case.id} alone, which has failed beside others")
+            whom = ", ".join(beside[:MOST_NAMED]) + ", …" * (len(beside) > MOST_NAMED)
+            done[case] = of_two(done[case], await run_case(setting, case), whom)
+            if done[case].outcome is Outcome.FAILED:
+                return
 
-
-@asynccontextmanager
-async def _tasks(
-    play: Callable[[ServiceCase], Coroutine[Any, Any, None]],
-) -> AsyncIterator[Callable[[Iterable[ServiceCase]], list[asyncio.Task[None]]]]:
-    """Yield a function that starts cases beside others; at the end, stop the cases still
-    running."""
-    tasks: list[asyncio.Task[None]] = []
-
-    def start(cases: Iterable[ServiceCase]) -> list[asyncio.Task[None]]:
-        new = [asyncio.create_task(play(case)) for case in cases]
-        tasks.extend(new)
-        return new
-
-    try:
-        yield start
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def is_doubtful(setting: Setting, case: ServiceCase, done: dict[ServiceCase, CaseResult]) -> bool:
-    """Tell whether a case has failed while other cases acted or had faults, in a target's world."""
-    has_faults = setting.control is not None and setting.advance is None
-    is_failed = done[case].outcome is Outcome.FAILED
-    overlaps = setting.scheduler.overlaps
-    return has_faults and is_failed and bool(overlaps.of[case.name] or overlaps.faults[case.name])
-
-
-def _failed_beside_refunds(
-    setting: Setting, order: Order, done: dict[ServiceCase, CaseResult]
-) -> list[ServiceCase]:
-    """Return the failed cases whose only neighbours with faults were the refund cases.
-
-    A target with one loop for its background may do nothing else while a refund fails. So the
-    failed cases are judged once more, beside each other, without faults.
-    """
-    had_faults_of = setting.scheduler.overlaps.had_faults_of
-    refunding = {case.name for case in order.waiting_with_faults}
-    return [
-        case
-        for case in done
-        if is_doubtful(setting, case, done)
-        and had_faults_of(case.name, refunding)
-        and Need.RESTART not in case.needs
-        and case not in order.waiting_with_faults
-    ]
-
-
-async def _repeat(
-    setting: Setting, cases: list[ServiceCase], done: dict[ServiceCase, CaseResult]
-) -> None:
-    """Repeat the doubtful cases of an id alone, until a case fails again: then the id has failed.
-
-    A case that holds alone is inconclusive, and names the cases beside the first run.
-    """
-    for case in sorted(cases, key=lambda case: clarity(case, done)):
-        beside = setting.scheduler.overlaps.ran_beside(case.name)
-        await recover(setting)
-        setting.scheduler.alone()
-        setting.tell(f"repeating {case.id} alone, which has failed beside others")
-        whom = ", ".join(beside[:MOST_NAMED]) + ", …" * (len(beside) > MOST_NAMED)
-        done[case] = of_two(done[case], await run_case(setting, case), whom)
-        if done[case].outcome is Outcome.FAILED:
-            return
-
-
-def _tell_of_waiting(
-    setting: Setting, cases: Iterable[ServiceCase], done: Collection[ServiceCase]
-) -> None:
-    if left := [case for case in cases if case not in done]:
-        longest_s = max(case.waits(setting) if case.waits else 0 for case in left)
-        ids = ", ".join(dict.fromkeys(case.id for case in left))
-        setting.tell(f"waiting for {ids}, for up to {longest_s:.0f} s")
+    def _tell_of_waiting(self, cases: Iterable[ServiceCase]) -> None:
+        if left := [case for case in cases if case not in self.done]:
+            longest_s = max(case.waits(self.setting) if case.waits else 0 for case in left)
+            ids = ", ".join(dict.fromkeys(case.id for case in left))
+            self.setting.tell(f"waiting for {ids}, for up to {longest_s:.0f} s")
 
 
 async def run_case(setting: Setting, case: ServiceCase) -> CaseResult:
     """Wait for the turn of a case, run its control and the case; the result has no secret."""
     async with setting.scheduler.turn:
-        waits = is_beside(setting, case)
-        joined = setting.scheduler.overlaps.joined
-        with joined(case.name, case.id, waits=waits, disturbs=case.disturbs):
+        with setting.scheduler.overlaps.joined(case, waits=is_beside(setting, case)):
             return await _run_case(setting, case)
 
 
@@ -375,10 +353,10 @@ async def try_control(probe: Probe, control: Control, payer: Wallet | None = Non
                 await probe.challenge()
             case "payment":
                 paid = await probe.buy(payer)
-                expect_served(await probe.opened(paid.challenge))
+                expect.served(await probe.opened(paid.challenge))
             case "session":
                 session = await probe.open_session(await probe.budget_for(2))
-                expect_served(await probe.ask(session_id=session.session_id))
+                expect.served(await probe.ask(session_id=session.session_id))
             case _:
                 assert_never(control)
     except CheckFailed as failed:

@@ -1,4 +1,4 @@
-"""Expectations: each function fails the check unless the target's answer is as expected."""
+"""Expectations, called as `expect.served(answer)`: each fails the check unless it holds."""
 
 from functools import partial
 from typing import Any
@@ -8,7 +8,7 @@ from x402sim.suite.service.answers import TargetAnswer
 from x402sim.suite.verdict import CheckFailed, Show, amounts
 
 
-def expect(
+def equal(
     what: str,
     actual: Any,
     expected: Any,
@@ -21,31 +21,31 @@ def expect(
         raise CheckFailed(what, expected, actual, show, demand, loss)
 
 
-def require(
+def holds(
     what: str,
-    holds: bool,
+    is_so: bool,
     actual: Any,
     show: Show | None = None,
     demand: DemandKey = DemandKey.OTHER,
 ) -> None:
     """Fail unless a condition holds; `what` describes the condition."""
-    if not holds:
+    if not is_so:
         raise CheckFailed("", what, actual, show, demand)
 
 
-expect_form = partial(expect, demand=DemandKey.FORM)
-require_form = partial(require, demand=DemandKey.FORM)
+equal_form = partial(equal, demand=DemandKey.FORM)
+holds_form = partial(holds, demand=DemandKey.FORM)
 """Judge the form of an answer: a wrong form loses nobody's money."""
 
 
-def expect_transfers(what: str, moved: Any, wanted: Any, loss: Loss | None = None) -> None:
+def transfers(what: str, moved: Any, wanted: Any, loss: Loss | None = None) -> None:
     """Fail unless these transfers were made; both are lists, or texts of `amounts`."""
     is_missing = moved in ([], amounts([])) and wanted not in ([], amounts([]))
     demand = DemandKey.TRANSFER if is_missing else DemandKey.OTHER
-    expect(what, moved, wanted, loss=loss, demand=demand)
+    equal(what, moved, wanted, loss=loss, demand=demand)
 
 
-def expect_served(answer: TargetAnswer) -> None:
+def served(answer: TargetAnswer) -> None:
     """Fail unless the protected content was served."""
     if answer.status != 200 or not answer.has_content:
         raise CheckFailed(
@@ -53,7 +53,7 @@ def expect_served(answer: TargetAnswer) -> None:
         )
 
 
-def expect_not_served(answer: TargetAnswer, *, is_402: bool = False) -> None:
+def not_served(answer: TargetAnswer, *, is_402: bool = False) -> None:
     """Fail if protected content was served, or if an answer that must be a 402 is none."""
     if answer.has_content or 200 <= answer.status < 300:
         demand = DemandKey.WITHHELD if answer.has_content else DemandKey.UNPAID_2XX
@@ -66,13 +66,13 @@ def expect_not_served(answer: TargetAnswer, *, is_402: bool = False) -> None:
         )
 
 
-def expect_withheld(answer: TargetAnswer, request: str = "") -> None:
+def withheld(answer: TargetAnswer, request: str = "") -> None:
     """Fail if protected content was served, and on nothing else; `request` names the request."""
     what = f"no protected content{request and ' for '}{request}"
-    require(what, not answer.has_content, answer.summary, answer.show, DemandKey.WITHHELD)
+    holds(what, not answer.has_content, answer.summary, answer.show, DemandKey.WITHHELD)
 
 
-def expect_refused(answer: TargetAnswer, *texts: str) -> None:
+def refused(answer: TargetAnswer, *texts: str) -> None:
     """Fail unless a settlement was refused with a text of section 7, anywhere in the answer.
 
     Without texts, any refusal is accepted: any answer but a receipt, with any status that the

@@ -4,6 +4,7 @@ A bad request to the protected endpoint is sent once in a run, for two checks: w
 away, and does the service still answer?
 """
 
+import base64
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +13,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from x402sim.protocol.crypto import HALF_ORDER, to_hex
+from x402sim.protocol.header import Spelling
 from x402sim.rng import Rng, Stream
 from x402sim.suite.service.answers import TargetAnswer
 from x402sim.suite.service.probe import JSON, Probe
@@ -173,6 +176,35 @@ def quote(text: str | bytes) -> str:
     """Return sent bytes or text in quotation marks."""
     text = text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text
     return f"'{text}'"
+
+
+# --- forms of a signature and of a header -------------------------------------------------
+
+
+def high_s(signature: bytes) -> bytes:
+    """Return the other signature of the same message by the same key."""
+    s = 2 * HALF_ORDER + 1 - int.from_bytes(signature[32:64])
+    return signature[:32] + s.to_bytes(32) + bytes([55 - signature[64]])
+
+
+def low_v(signature: bytes) -> bytes:
+    """Return a signature with v of 0 or 1, the form of some libraries."""
+    return signature[:64] + bytes([signature[64] - 27])
+
+
+def one_bit_changed(signature: bytes) -> bytes:
+    """Return a signature by nobody."""
+    return bytes([signature[0] ^ 1]) + signature[1:]
+
+
+def upper(text: str) -> str:
+    """Return 0x and hex digits with the digits in upper case."""
+    return "0x" + text[2:].upper()
+
+
+def in_header(text: bytes, spelling: Spelling) -> str:
+    """Return a payment header with this text."""
+    return to_hex(text) if spelling == "hex" else base64.b64encode(text).decode()
 
 
 # --- random inputs, and other orders -----------------------------------------------------

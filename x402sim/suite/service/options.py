@@ -264,7 +264,6 @@ class Options:
         kind=float,
         metavar="SECONDS",
         default=90.0,
-        pytest="--answer-timeout",
         read=above_zero("seconds", "--timeout"),
         unset=90.0,
     )

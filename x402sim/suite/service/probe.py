@@ -3,6 +3,9 @@
 An unreadable answer makes a check inconclusive; a wrong answer fails the check (`expect`). Payers
 and signatures are in `probe.wallets`, the world around the target in `probe.world`, the chain in
 `probe.chain`.
+
+A payer may send anything to the settlement endpoint. A service chooses how to refuse, and whether
+to read the returned requirements: so `expect_nothing…` count the ledger's transfers and the access.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,6 +23,7 @@ from x402sim.report.exchange import Exchanges
 from x402sim.report.results import DemandKey
 from x402sim.serving.control.client import ControlError
 from x402sim.suite import redact
+from x402sim.suite.service import expect
 from x402sim.suite.service.answers import (
     CURE_OF_DEPOSITS,
     CURE_OF_IDS,
@@ -29,12 +33,19 @@ from x402sim.suite.service.answers import (
     TargetAnswer,
     filled,
     read_402,
+    shown,
 )
-from x402sim.suite.service.control_api import ChainView, ControlApi, Wallets, eventually
+from x402sim.suite.service.control_api import (
+    ChainView,
+    ControlApi,
+    Wallets,
+    eventually,
+    paid_to,
+)
 from x402sim.suite.service.sending import Last, answered, examine_stop, followed, why
 from x402sim.suite.service.setting import RestartFailed, Setting
 from x402sim.suite.service.target import Deviation, deviations
-from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, NotApplicable
 
 Seen = TypeVar("Seen")
 JSON = {"Content-Type": "application/json"}
@@ -208,6 +219,12 @@ class Probe:
             return self.last
         raise Inconclusive(f"{last.line} was not answered: {why(error)}") from error
 
+    def require_price(self) -> int:
+        """Return the price by the target file, in base units; raises `NotApplicable` if open."""
+        if not (price_base := self.target.protected.amount_base):
+            raise NotApplicable("the target file says that the price is open")
+        return price_base
+
     @property
     def usual_body(self) -> dict[str, Any]:
         """The body of a protected request: an accepted body, or the target file's first."""
@@ -364,6 +381,60 @@ class Probe:
         """Return a payer with the money for a 402, and one token more."""
         return await self.wallets.payer(to_decimal(challenge.amount_base + 1_000_000, 6))
 
+    # --- what came of a payment ------------------------------------------------------
+
+    async def expect_nothing(
+        self,
+        challenge: Challenge,
+        payer: Wallet,
+        answer: TargetAnswer,
+        *texts: str,
+        is_402: bool = False,
+    ) -> None:
+        """Fail unless a payment was refused (with one of the texts), and moved and grants nothing.
+
+        With `is_402`, a request with the payment id must be answered 402.
+        """
+        expect.refused(answer, *texts)
+        expect.not_served(await self.opened(challenge), is_402=is_402)
+        await self.world.expect_payments(payer)
+
+    async def expect_refused_if(
+        self, payer: Wallet, requirements: dict[str, Any] | None = None, **signed: Any
+    ) -> None:
+        """Pay a new 402 with changes; fail unless it is refused, and moves and grants nothing."""
+        challenge = await self.challenge()
+        header = self.wallets.sign(challenge, payer, **signed)
+        answer = await self.settle(challenge, header, requirements=requirements)
+        await self.expect_nothing(challenge, payer, answer, is_402=True)
+
+    async def expect_nothing_or_as_issued(
+        self, challenge: Challenge, payer: Wallet, answer: TargetAnswer
+    ) -> bool:
+        """Fail unless a payment for the resource came to nothing, or was settled as issued.
+
+        As issued: the amount of the 402 moved to its payee, once, and opens the resource. Without
+        a world, the transfers are unknown. Returns whether the payment was settled.
+        """
+        if not answer.is_receipt:
+            await self.expect_nothing(challenge, payer, answer)
+            return False
+        if self.world.exists:
+            wanted = paid_to(str(challenge.requirements["payTo"]), challenge.amount_base)
+            moved = await self.world.payments(payer)
+            expect.transfers("what was settled, on the ledger", moved, [wanted])
+        expect.served(await self.opened(challenge))
+        return True
+
+    async def record_of(self, paid: Paid) -> dict[str, Any]:
+        """Return a payment's stored record, with the names of 2.4; raises `Inconclusive`."""
+        path = filled(self.target.record.path, "paymentId", paid.challenge.payment_id)
+        answer = await self.send("GET", path)
+        record = shown(answer.body, "payment_id")
+        if answer.status != 200 or record is None:
+            raise Inconclusive(f"the payment record cannot be read: {answer.summary}")
+        return record
+
     # --- sessions --------------------------------------------------------------------
 
     async def budget_for(self, requests: int) -> str:
@@ -413,3 +484,15 @@ class Probe:
                 f"{answer.summary}{CURE_OF_IDS}"
             )
         return OpenSession(session_id, paid, answer)
+
+    async def drain(self, session_id: str, at_most: int) -> int:
+        """Send requests one by one until a request is refused; return how many were served."""
+        served = 0
+        while served < at_most and (await self.ask(session_id=session_id)).has_content:
+            served += 1
+        return served
+
+    async def expect_no_session(self, *answers: TargetAnswer) -> None:
+        """Fail if a session of these answers can be spent."""
+        for session_id in dict.fromkeys(each.session_id for each in answers if each.session_id):
+            expect.withheld(await self.ask(session_id=session_id))

@@ -9,12 +9,12 @@ knows which checks ran beside a check, and may have disturbed the check.
 
 import asyncio
 from asyncio.subprocess import DEVNULL
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from http.cookiejar import DefaultCookiePolicy
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 
@@ -26,6 +26,7 @@ from x402sim.spec.needs import Need
 from x402sim.suite import redact
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.target import Target
+from x402sim.suite.subject import until_url_answers
 from x402sim.suite.verdict import Show
 
 
@@ -50,66 +51,61 @@ class Pace:
         self.free_at_s = max(self.free_at_s, clock.now() + seconds)
 
 
+class Acting(Protocol):
+    """A case, as `Overlaps` sees it."""
+
+    @property
+    def id(self) -> str:
+        """The id of the case."""
+
+    @property
+    def disturbs(self) -> bool:
+        """Whether the case disturbs the target's background."""
+
+
 @dataclass(slots=True)
 class Overlaps:
-    """Which other ids may have disturbed a case, while the case waited, or before.
+    """Which other cases may have disturbed a case, while the case waited, or before.
 
     Traces of a case in the target's background (payments to resolve, refunds to repeat) last beyond
     the case, until the target was seen to have `recovered`.
     """
 
-    of: dict[str, dict[str, None]] = field(default_factory=dict)
-    """The ids, in their order, by the name of the case."""
-    unrecovered: dict[str, None] = field(default_factory=dict)
-    """The ids that have disturbed the target since it was last seen to run as usual."""
-    disturbers: set[str] = field(default_factory=set)
-    """The ids that have disturbed the target at any time."""
-    faults: dict[str, set[str]] = field(default_factory=dict)
-    """The names of the other cases whose faults were near a case, by the name of the case."""
-    _waiting: dict[str, str] = field(default_factory=dict)
-    """The ids of waiting cases, beside which others act, by the names of the cases."""
-    _waiting_with_faults: dict[str, str] = field(default_factory=dict)
-    """The waiting cases whose faults disturb the target."""
-    _left: set[str] = field(default_factory=set)
-    """The names of the cases that have disturbed the target since it was last seen to recover."""
+    near: dict[Acting, dict[Acting, None]] = field(default_factory=dict)
+    """The cases near each case that has begun, in their order."""
+    unrecovered: dict[Acting, None] = field(default_factory=dict)
+    """The cases that have disturbed the target since it was last seen to run as usual."""
+    _waiting: dict[Acting, None] = field(default_factory=dict)
+    """The waiting cases, beside which others act."""
 
     @contextmanager
-    def joined(self, name: str, check_id: str, *, waits: bool, disturbs: bool) -> Iterator[None]:
+    def joined(self, case: Acting, *, waits: bool) -> Iterator[None]:
         """Let a case act from now on, to the end of the block."""
-        beside = self._waiting.values() if waits else ()
-        self.of[name] = dict.fromkeys(it for it in (*self.unrecovered, *beside) if it != check_id)
-        self.faults[name] = {*self._left}
-        for other, other_id in self._waiting.items():
-            if other_id != check_id:
-                self.of[other][check_id] = None
-            if disturbs:
-                self.faults[other].add(name)
+        self.near[case] = dict.fromkeys((*self.unrecovered, *(self._waiting if waits else ())))
+        for other in self._waiting:
+            self.near[other][case] = None
         if waits:
-            self._waiting[name] = check_id
-        if disturbs:
-            self.unrecovered[check_id] = None
-            self.disturbers.add(check_id)
-            self._left.add(name)
-        if disturbs and waits:
-            self._waiting_with_faults[name] = check_id
+            self._waiting[case] = None
+        if case.disturbs:
+            self.unrecovered[case] = None
         try:
             yield
         finally:
-            self._waiting.pop(name, None)
-            self._waiting_with_faults.pop(name, None)
+            self._waiting.pop(case, None)
 
     def recovered(self) -> None:
         """Note that the target's background runs again, apart from faults in progress."""
-        self.unrecovered = dict.fromkeys(self._waiting_with_faults.values())
-        self._left = {*self._waiting_with_faults}
+        self.unrecovered = dict.fromkeys(each for each in self._waiting if each.disturbs)
 
-    def had_faults_of(self, name: str, these: Collection[str]) -> bool:
-        """Tell whether the only faults near a case were faults of the cases in `these`."""
-        return bool(self.faults[name]) and self.faults[name].issubset(these)
+    def faults(self, case: Acting) -> set[Acting]:
+        """Return the cases whose faults were near a case."""
+        return {each for each in self.near[case] if each.disturbs}
 
-    def ran_beside(self, name: str) -> list[str]:
-        """Return the ids beside a case, disturbing ids first."""
-        return sorted(self.of[name], key=lambda check_id: check_id not in self.disturbers)
+    def ran_beside(self, case: Acting) -> list[str]:
+        """Return the other ids near a case; ids with a case that has disturbed the target first."""
+        disturbers = {each.id for each in self.near if each.disturbs}
+        ids = dict.fromkeys(each.id for each in self.near[case] if each.id != case.id)
+        return sorted(ids, key=lambda check_id: check_id not in disturbers)
 
 
 class RestartFailed(Exception):
@@ -200,9 +196,6 @@ class Scheduler:
         self._may_restart.set()
 
 
-POLL_S = 0.2
-
-
 def restarting(
     command: str, http: httpx.AsyncClient, deadline_s: float
 ) -> Callable[[], Awaitable[None]]:
@@ -213,15 +206,10 @@ def restarting(
 
     async def restart() -> None:
         await _run(command, deadline_s)
-        clock = Clock()
-        end_s = clock.now() + deadline_s
-        while (problem := await _no_answer(http)) is not None:
-            if clock.now() > end_s:
-                raise RestartFailed(
-                    f"the target did not answer within {deadline_s:.0f} s after `{command}`: "
-                    f"{problem}"
-                )
-            await clock.sleep(POLL_S)
+        if problem := await until_url_answers(http, "/", deadline_s):
+            raise RestartFailed(
+                f"the target did not answer within {deadline_s:.0f} s after `{command}`: {problem}"
+            )
 
     return restart
 
@@ -242,14 +230,6 @@ async def _run(command: str, deadline_s: float) -> None:
         ) from None
     if code != 0:
         raise RestartFailed(f"`{command}` ended with exit code {code}")
-
-
-async def _no_answer(http: httpx.AsyncClient) -> str | None:
-    try:
-        await http.get("/")
-    except httpx.TransportError as error:
-        return f"{type(error).__name__} {error}".strip()
-    return None
 
 
 @dataclass(slots=True, kw_only=True)

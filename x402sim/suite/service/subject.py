@@ -1,6 +1,6 @@
 """A service of the specification, as the subject of a judgement.
 
-Options are read from texts: the values of flags of the command, or of pytest.
+Options are read from texts: the values of flags of the command.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
