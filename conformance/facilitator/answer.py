@@ -134,9 +134,7 @@ def _has_reasons(_: Play, observed: Sequence[Tried]) -> Violation | None:
         for name, answer in (("verify", each.verified), ("settle", each.settled)):
             if not (answer.reason or answer.is_valid or answer.succeeded):
                 return Violation(
-                    demand="refusal-has-a-reason",
-                    actual=f"{each.about}: {name}: {answer.how}",
-                    why="nobody can tell what is to be repaired (x402-foundation/x402#804)",
+                    demand="refusal-has-a-reason", actual=f"{each.about}: {name}: {answer.how}"
                 )
     return None
 
@@ -150,11 +148,7 @@ def _words(play: Play, observed: Sequence[Tried]) -> Violation | None:
                 own[f"{each.about}: {answer.reason}"] = None
     if not own:
         return None
-    return Violation(
-        demand="standard-reasons",
-        actual="; ".join(own),
-        why="a payer acts on the words that it knows: it may sign again where it must not",
-    )
+    return Violation(demand="standard-reasons", actual="; ".join(own))
 
 
 def _status(_: Play, observed: Sequence[Tried]) -> str:

@@ -47,7 +47,8 @@ def _settles_in_turn(play: Play, observed: Observed) -> Violation | None:
     fault = everything_settles(play, observed)
     if fault is None:
         return None
-    return replace(fault, expected="", demand="settles-afterwards")
+    why = "a shop turns away who has paid rightly"
+    return replace(fault, expected="", demand="settles-afterwards", why=why)
 
 
 @case(

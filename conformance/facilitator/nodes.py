@@ -62,11 +62,7 @@ def _fails_closed(_: Play, observed: Observed) -> Violation | None:
     answer = observed.verified
     if answer is None or not answer.is_valid:
         return None
-    return Violation(
-        demand="fails-closed",
-        actual=f"verify: {answer.how}",
-        why="a shop serves on it, and the payer has nothing",
-    )
+    return Violation(demand="fails-closed", actual=f"verify: {answer.how}")
 
 
 def _closed(title: str) -> list[Demand]:
@@ -103,11 +99,7 @@ def _settled(twist: Twist, patience_s: float = LONG_S) -> Plays:
 def _bounded(_: Play, observed: Observed) -> Violation | None:
     for answer in observed.all_answers:
         if not answer.status or answer.seconds > BOUND_S:
-            return Violation(
-                demand="answers-in-time",
-                actual=answer.how,
-                why="its caller gives up earlier, and asks again or refuses who has paid",
-            )
+            return Violation(demand="answers-in-time", actual=answer.how)
     return None
 
 
@@ -132,11 +124,7 @@ def _late_is_found(_: Play, observed: Observed) -> Violation | None:
     answer = observed.all_answers[0]
     if answer.succeeded or (answer.is_pending and answer.transaction):
         return None
-    return Violation(
-        demand="late-is-no-failure",
-        actual=observed.summary,
-        why="the payment is made, and refused",
-    )
+    return Violation(demand="late-is-no-failure", actual=observed.summary)
 
 
 def _receipt_comes(after: int) -> Twist:
@@ -163,11 +151,7 @@ async def _late_receipt(play: Play) -> Observed:
 def _pending_is_said(_: Play, observed: Observed) -> Violation | None:
     answer = observed.all_answers[0]
     if not answer.status:
-        return Violation(
-            demand="answers-with-hash",
-            actual=answer.how,
-            why="nobody can find out whether the payment was made",
-        )
+        return Violation(demand="answers-with-hash", actual=answer.how)
     sent = {each.tx_hash for each in observed.money.sent}
     is_failed = is_final_no(answer) and answer.reason in STANDARD_REASONS
     if answer.transaction in sent and not is_failed:  # its own word may mean pending
@@ -175,7 +159,6 @@ def _pending_is_said(_: Play, observed: Observed) -> Violation | None:
     return Violation(
         expected=f"no failure, but pending, by the hash {', '.join(sorted(sent))}",
         actual=f"settle: {answer.how}",
-        why="a server that takes it for a failure asks for another payment: the payer pays twice",
         demand="unmined-is-pending",
     )
 

@@ -36,11 +36,7 @@ def _lists_it(play: Play, observed: Answer) -> Violation | None:
     }
     if any(wanted.items() <= each.items() for each in _kinds(observed)):
         return None
-    return Violation(
-        demand="lists-what-it-settles",
-        actual=f"no {wanted} in {observed.how}",
-        why="a shop that looks there finds nothing that it settles, and does not sell",
-    )
+    return Violation(demand="lists-what-it-settles", actual=f"no {wanted} in {observed.how}")
 
 
 def _has_fields(_: Play, observed: Answer) -> Violation | None:
@@ -88,11 +84,7 @@ def _takes_what_it_lists(_: Play, observed: Sequence[tuple[str, bool, Answer]]) 
     for about, is_good, answer in observed:
         denied = _NOT_SUPPORTED.search(answer.reason or answer.text[:SHOWN])
         if (is_good and not answer.is_valid) or (denied and not answer.is_valid):
-            return Violation(
-                demand="listed-is-taken",
-                actual=f"{about}: verify: {answer.how}",
-                why="a shop offers it, and refuses each payer who has chosen it",
-            )
+            return Violation(demand="listed-is-taken", actual=f"{about}: verify: {answer.how}")
     return None
 
 

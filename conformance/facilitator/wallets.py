@@ -124,7 +124,6 @@ def _agrees(_: Play, observed: Observed) -> Violation | None:
     return Violation(
         demand="valid-settles-as-signed",
         actual=f"verify: {verified.how}; settle: {answer.how}; {observed.money.summary}",
-        why="a shop serves on it, and is not paid",
     )
 
 

@@ -12,7 +12,6 @@ from x402sim.suite import texts
 from x402sim.suite.payer.case import (
     BY_PERMIT2,
     STANDARD,
-    Cause,
     Demand,
     PayerRow,
     Violation,
@@ -57,12 +56,7 @@ def _echoes(played: Purchase) -> Violation | None:
         got: Any = (said.get("extensions") or {}).get("x-demo")
         info = got.get("info") if isinstance(got, dict) else None
         if not isinstance(info, dict) or info.get("ticket") != "t-1":
-            return Violation(
-                expected="extensions of the payment with the info of the 402's",
-                demand=Cause.EXTENSIONS,
-                actual=f"{got!r}"[:200],
-                why="a server that needs its info back refuses the payment",
-            )
+            return Violation(demand="payer/extensions", actual=f"{got!r}"[:200])
     return None
 
 

@@ -9,7 +9,6 @@ from x402sim.protocol import x402
 from x402sim.suite import texts
 from x402sim.suite.payer.case import (
     REFUSED,
-    Cause,
     Demand,
     PayerRow,
     Violation,
@@ -56,19 +55,12 @@ def _next_part(shop: Shop, _: Reply) -> Reply:
 def _ends(played: Purchase) -> Violation | None:
     if crashed := [ended.how for ended in played.starts if ended.crashed]:
         return Violation(
-            expected="no answer ends its process by a signal",
-            demand=Cause.SIGNAL,
+            demand="payer/signal",
             actual=f"{len(crashed)} of {counted(len(played.starts), 'start')}: {crashed[0]}",
-            why="whatever else the process did is lost, and what it has signed is not written down",
         )
     late = [ended for ended in played.starts if ended.timed_out]
     if late:
-        return Violation(
-            expected="each start ends by itself",
-            demand=Cause.ENDS,
-            actual=f"{len(late)} of {len(played.starts)} did not",
-            why="whoever waits for it waits for ever",
-        )
+        return Violation(demand="payer/ends", actual=f"{len(late)} of {len(played.starts)} did not")
     return None
 
 
@@ -83,9 +75,8 @@ def _few_requests(played: Purchase) -> Violation | None:
     if played.requests > MOST_REQUESTS:
         return Violation(
             expected=f"at most {MOST_REQUESTS} requests for one purchase",
-            demand=Cause.REQUESTS,
+            demand="payer/requests",
             actual=f"{played.requests} requests",
-            why="144,000 identical 402s were seen in the field (x402-foundation/x402#1860)",
         )
     return None
 

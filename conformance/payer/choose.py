@@ -6,7 +6,6 @@ from functools import partial
 from x402sim.suite import texts
 from x402sim.suite.payer.case import (
     STANDARD,
-    Cause,
     Demand,
     Violation,
     case,
@@ -78,12 +77,7 @@ def _flow(played: Purchase) -> Violation | None:
         if isinstance(accepted, dict):
             flow = (accepted.get("extra") or {}).get("paymentFlow", "authorization")
             if flow != "authorization":
-                return Violation(
-                    expected="the offer that is settled after serving",
-                    demand=Cause.AFTER_SERVING,
-                    actual=f"it took {flow}",
-                    why="where the shop fails after it was paid, nothing is refunded",
-                )
+                return Violation(demand="payer/after-serving", actual=f"it took {flow}")
     return None
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from x402sim.protocol import x402
 from x402sim.suite import texts
 from x402sim.suite.payer.case import (
-    Cause,
     Demand,
     Violation,
     case,
@@ -47,10 +46,8 @@ def _signed_for_another(played: Purchase) -> Violation | None:
         said = x402.json_in(text)
         if name == SIGN_IN and isinstance(said, dict) and said.get("domain") == VICTIM:
             return Violation(
-                expected="no sign-in for a site other than the shop",
-                demand=Cause.SIGN_IN,
+                demand="payer/sign-in",
                 actual=f"it signed in at {VICTIM}, and gave the signature to the shop",
-                why="the shop can sign in there as the payer",
             )
     return None
 
@@ -102,17 +99,11 @@ def _same_id(played: Purchase) -> Violation | None:
             continue
         payload = json.dumps(said.get("payload"), sort_keys=True)
         if by_payload.setdefault(payload, named) != named:
-            return Violation(
-                expected="a payment sent again with its id",
-                actual="the same with another id",
-                demand=Cause.SAME_ID,
-            )
+            return Violation(actual="the same with another id", demand="payer/same-id")
         if by_id.setdefault(named, payload) != payload:
             return Violation(
-                expected="an id for each payment",
-                demand=Cause.ID,
+                demand="payer/id",
                 actual="the same id for another payment, which a server answers with 409",
-                why="x402-foundation/x402#1332",
             )
     return None
 

@@ -13,7 +13,6 @@ from x402sim.suite.payer.case import (
     BY_PERMIT2,
     OURS,
     REFUSED,
-    Cause,
     Demand,
     Violation,
     case,
@@ -50,10 +49,8 @@ def _ends_within_a_day(played: Purchase) -> Violation | None:
         ends_s = signed.auth.valid_before - played.began_s
         if ends_s > DAY_S:
             return Violation(
-                expected="an authorization that ends within a day, whatever the offer allows",
-                demand=Cause.WINDOW_OF_YEARS,
-                actual=f"it can be used for {ends_s / DAY_S:.3g} days",
-                why="a refused payment can be taken years later",
+                demand="payer/window-of-years",
+                actual=f"{ends_s / DAY_S:.3g} days",
             )
     return None
 

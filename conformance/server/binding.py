@@ -87,11 +87,7 @@ def _in_order(play: Play, observed: Uses) -> Found:
     wrong = next((each for each in observed.answers if each.is_server_error), None)
     if wrong is None:
         return None
-    return Violation(
-        demand="used-is-no-5xx",
-        actual=observed.summary,
-        why="a payer takes it for an outage",
-    )
+    return Violation(demand="used-is-no-5xx", actual=observed.summary)
 
 
 def _both(play: Play, observed: Uses) -> Found:

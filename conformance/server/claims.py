@@ -65,7 +65,6 @@ def _each_its_own(play: Play, observed: Several) -> Found:
             return Violation(
                 demand="receipt-of-own-transaction",
                 actual=f"{play.dialect.response_place}: {observed.summary}",
-                why="the payer's proof is of somebody else's payment",
             )
     return None
 
@@ -88,11 +87,7 @@ def _second_is_its_own(play: Play, observed: Several) -> Found:
 def _last_is_served(play: Play, observed: Several) -> Found:
     if observed.answers[-1].is_sale:
         return None
-    return Violation(
-        demand="good-after-refused",
-        actual=observed.summary,
-        why="who has seen a nonce can block its payment",
-    )
+    return Violation(demand="good-after-refused", actual=observed.summary)
 
 
 def _last_is_refused(play: Play, observed: Several) -> Found:
@@ -116,11 +111,7 @@ def _no_error(play: Play, observed: Several) -> Found:
         return None
     if is_blamed(answer, play.double.calls[-1:]):
         return None
-    return Violation(
-        demand="endless-window-is-answered",
-        actual=answer.how,
-        why="anybody can send it, and a payer takes it for an outage and tries again",
-    )
+    return Violation(demand="endless-window-is-answered", actual=answer.how)
 
 
 @case(

@@ -35,9 +35,7 @@ def _receipt(play: Play, observed: Trade) -> Found:
         if play.dialect is not Dialect.UPTO or {receipt.get("amount")} == amounts:
             return None
     return Violation(
-        demand="receipt-has-hash",
-        actual=f"{play.dialect.response_place}: {answer.how}",
-        why="the payer has no proof that it has paid",
+        demand="receipt-has-hash", actual=f"{play.dialect.response_place}: {answer.how}"
     )
 
 

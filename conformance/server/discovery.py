@@ -61,11 +61,7 @@ def _is_as_its_schema(_: Play, observed: Sequence[Described]) -> Found:
         if not wrong and each.input.get("type") != "http":
             wrong = f"info.input.type is {each.input.get('type')!r}"
         if wrong:
-            return Violation(
-                demand="bazaar-fits-schema",
-                actual=f"{each.item.shown}: {wrong}",
-                why="facilitators must not list it",
-            )
+            return Violation(demand="bazaar-fits-schema", actual=f"{each.item.shown}: {wrong}")
     return None
 
 
@@ -75,7 +71,6 @@ def _is_that_method(_: Play, observed: Sequence[Described]) -> Found:
             return Violation(
                 demand="bazaar-names-method",
                 actual=f"{each.item.shown}: {each.input.get('method')!r}",
-                why="who reads it in a catalogue asks for something else",
             )
     return None
 
@@ -91,9 +86,7 @@ def _is_sold_so(play: Play, observed: Sequence[Described]) -> Found:
         offered = [_terms(offers_in(play.dialect, a)) for a in (each.answer, each.described)]
         if each.described.status != 402 or offered[0] != offered[1]:
             return Violation(
-                demand="bazaar-is-sold",
-                actual=f"{each.item.shown}: {each.described.summary}",
-                why="who reads it in a catalogue cannot buy it, or pays another price",
+                demand="bazaar-is-sold", actual=f"{each.item.shown}: {each.described.summary}"
             )
     return None
 
@@ -108,7 +101,6 @@ def _is_like_its_example(_: Play, observed: Sequence[Described]) -> Found:
             return Violation(
                 demand="bazaar-example-fits",
                 actual=f"{each.item.shown}: they have no {', '.join(missing)}",
-                why="what was looked at in a catalogue is not what is delivered",
             )
     return None
 
@@ -155,7 +147,6 @@ def _is_as_listed(_: Play, observed: Sequence[Listed]) -> Found:
             return Violation(
                 demand="listed-is-sold",
                 actual=f"{each.resource}: listed {listed or 'without a price'}; {each.answer.how}",
-                why="a payer that has chosen by the list pays something else, or cannot pay",
             )
     return None
 

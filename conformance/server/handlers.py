@@ -51,9 +51,7 @@ def _is_not_made(_: Play, runs: int) -> Found:
     if runs <= 0:
         return None
     return Violation(
-        demand="no-work-unpaid",
-        actual=f"by a number in it, it was made {often(runs)}",
-        why="anybody makes it work for nothing",
+        demand="no-work-unpaid", actual=f"by a number in it, it was made {often(runs)}"
     )
 
 
@@ -98,7 +96,6 @@ def _is_what_was_used(play: Play, observed: Sequence[Metered]) -> Found:
             return Violation(
                 demand="settles-at-most-maximum",
                 actual=f"settle was asked for {above[0]}; {actual}",
-                why="no facilitator settles it, and what was used is lost",
             )
         if each.used <= most and (
             not each.trade.is_served or moved != [each.used] * bool(each.used)
@@ -171,11 +168,7 @@ def _is_proven(play: Play, observed: Streamed) -> Found:
         "transaction"
     ):
         return None
-    return Violation(
-        demand="receipt-before-stream",
-        actual=observed.trade.summary,
-        why="the payer has no proof that it has paid",
-    )
+    return Violation(demand="receipt-before-stream", actual=observed.trade.summary)
 
 
 def _when(_: Play, observed: Streamed) -> Found:

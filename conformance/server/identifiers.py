@@ -114,11 +114,7 @@ def _receipt_is_kept(play: Play, observed: Named) -> Found:
         play.dialect, observed.second
     ):
         return None
-    return Violation(
-        demand="stored-answer-has-receipt",
-        actual=observed.summary,
-        why="the payer reads there whether it has paid",
-    )
+    return Violation(demand="stored-answer-has-receipt", actual=observed.summary)
 
 
 def _is_409(_: Play, observed: Named) -> Found:
@@ -174,7 +170,6 @@ def _is_processed_once(play: Play, observed: Named) -> Found:
     return Violation(
         demand="in-progress-waits",
         actual=f"{observed.summary}; settle was requested {often(observed.settled)}",
-        why="it is worked on twice, or the payer takes it for a refusal",
     )
 
 

@@ -81,7 +81,7 @@ def _says_why(play: Play, answer: Answer) -> Found:
     required = required_in(play.dialect, answer) or {}
     if isinstance(required.get("error"), str) and required["error"]:
         return None
-    return Violation(demand="offer-says-why", actual=answer.how, why="a payer cannot act on it")
+    return Violation(demand="offer-says-why", actual=answer.how)
 
 
 def _same(play: Play, answer: Answer) -> Found:
@@ -98,7 +98,6 @@ def _same(play: Play, answer: Answer) -> Found:
     return Violation(
         demand="versions-offer-the-same",
         actual=f"version 1: {', '.join(said[0])}; version 2: {', '.join(said[1])}",
-        why="who reads the other one pays too much, or too little and is refused",
     )
 
 
@@ -122,7 +121,6 @@ def _same_in_body(play: Play, answer: Answer) -> Found:
             demand="body-offers-the-same",
             actual=f"the body: {', '.join(other[0])}; PAYMENT-REQUIRED: "
             f"{'; '.join(', '.join(each) for each in meant[:3])}",
-            why="who reads the body pays what is not asked for",
         )
     return None
 
@@ -141,7 +139,6 @@ def _names_the_token(play: Play, answer: Answer) -> Found:
                 demand="offer-names-token",
                 actual=f"{named[0]!r} and {named[1]!r}; the token at {offer['asset']} is "
                 f"{wanted[0]!r} and {wanted[1]!r}",
-                why="who signs by them signs what the token does not take, and cannot pay",
             )
     return None
 
@@ -188,11 +185,7 @@ def _still_payable(play: Play, observed: Visit) -> Found:
 def _is_served(_: Play, observed: Visit) -> Found:
     if observed.paid.is_2xx:
         return None
-    return Violation(
-        demand="paid-is-served-any-way",
-        actual=observed.paid.how,
-        why="who asks so cannot buy",
-    )
+    return Violation(demand="paid-is-served-any-way", actual=observed.paid.how)
 
 
 def _served(title: str) -> Demand:
@@ -221,7 +214,6 @@ def _exposed(play: Play, observed: tuple[Answer, Answer]) -> Found:
                 actual=f"Access-Control-Allow-Origin, or in Access-Control-Expose-Headers "
                 f"{', '.join(wanted)}, is missing: "
                 + answer.showing("Access-Control-Allow-Origin", "Access-Control-Expose-Headers"),
-                why="a browser's client cannot read it, and so cannot pay",
             )
     return None
 
@@ -243,7 +235,6 @@ def _is_free(play: Play, observed: Preflight) -> Found:
         demand="preflight-is-free",
         actual=f"{observed.unpaid.showing('Access-Control-Allow-Origin')}; the preflight: "
         f"{observed.answer.how}",
-        why="a browser sends no payment with a preflight, so it never gets further",
     )
 
 
@@ -259,7 +250,6 @@ def _allows(play: Play, observed: Preflight) -> Found:
         demand="preflight-allows-payment",
         actual=f"no 2xx whose Access-Control-Allow-Headers has {play.dialect.payment_header}: "
         + answer.showing("Access-Control-Allow-Headers"),
-        why="a browser does not send the payment",
     )
 
 
@@ -283,7 +273,6 @@ def _is_each_sold(play: Play, observed: list[Trade]) -> Found:
                 demand="each-offer-sells",
                 actual=f"the offer of {amount} base units: {each.summary}",
                 loss=play.tokens(amount, "charged and not served") if each.moved else None,
-                why="who chooses this offer cannot buy",
             )
     return None
 

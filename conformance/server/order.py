@@ -138,11 +138,7 @@ def _reason(play: Play, observed: Trade) -> Found:
     is_yes = receipt_in(play.dialect, answer).get("success") is True
     if not is_yes and _told(play, answer) - _told(play, play.answers[0]):
         return None
-    return Violation(
-        demand="refused-settlement-has-reason",
-        actual=answer.how,
-        why="it looks like a request that did not pay, and the payer signs for ever",
-    )
+    return Violation(demand="refused-settlement-has-reason", actual=answer.how)
 
 
 def _receipt(play: Play, observed: Trade) -> Found:
@@ -152,11 +148,7 @@ def _receipt(play: Play, observed: Trade) -> Found:
     receipt = receipt_in(play.dialect, answer)
     if receipt.get("success") is False and receipt.get("errorReason"):
         return None
-    return Violation(
-        demand="refusal-has-receipt",
-        actual=answer.how,
-        why="clients that read results there take it for a request that did not pay",
-    )
+    return Violation(demand="refusal-has-receipt", actual=answer.how)
 
 
 FAKE = "0x" + "ab" * 32
@@ -203,7 +195,6 @@ def _stays(play: Play, observed: Redirected) -> Found:
         actual=f"it went there with the payment {often(observed.followed)}; "
         f"{observed.trade.summary}",
         loss=play.tokens(price, "served for nothing, on another host's word") if is_lost else None,
-        why="whoever answers there has the payment, and says what is paid",
     )
 
 
@@ -227,7 +218,6 @@ def _as_declared(play: Play, observed: Trade) -> Found:
         demand="failed-is-not-charged",
         actual=observed.summary,
         loss=play.tokens(observed.payment.auth.value, "charged for what failed"),
-        why="it settles before it works, and its offer does not say so",
     )
 
 

@@ -113,7 +113,6 @@ def not_served(play: Play, observed: list[Refusal]) -> Found:
                 demand="wrong-buys-nothing",
                 actual=f"{each.about}: {each.answer.how}; {counted(len(each.moved), 'transfer')}",
                 loss=play.tokens(price, "served for less than the price") if price else None,
-                why="served for nothing",
             )
     return None
 
@@ -142,7 +141,6 @@ def is_answer(_: Play, observed: list[Refusal]) -> Found:
     return Violation(
         demand="wrong-payment-is-4xx",
         actual="; ".join(f"{', '.join(abouts)}: {how}" for how, abouts in failed.items()),
-        why="anybody can send it, and a payer takes it for an outage and tries again",
     )
 
 
@@ -399,11 +397,7 @@ def _is_412(_: Play, observed: list[Refusal]) -> Found:
     (each,) = observed
     if each.answer.status == 412 or not each.answer.status:
         return None
-    return Violation(
-        demand="missing-allowance-is-412",
-        actual=each.answer.how,
-        why="a payer that is told 402 signs again, and never approves",
-    )
+    return Violation(demand="missing-allowance-is-412", actual=each.answer.how)
 
 
 @case(

@@ -31,11 +31,7 @@ def result_in(answer: Answer) -> Mapping[str, Any]:
 def _is_error(_: Play, answer: Answer) -> Found:
     if answer.status == 402 and result_in(answer).get("isError") is True:
         return None
-    return Violation(
-        demand="offer-is-error-result",
-        actual=answer.how,
-        why="a client takes it for what the tool returns, and pays nothing",
-    )
+    return Violation(demand="offer-is-error-result", actual=answer.how)
 
 
 def _in_both(_: Play, answer: Answer) -> Found:
@@ -44,11 +40,7 @@ def _in_both(_: Play, answer: Answer) -> Found:
     if isinstance(structured, dict) and "accepts" in structured and text == structured:
         return None
     shown = json.dumps({"structuredContent": structured, "content[0].text": text})[:300]
-    return Violation(
-        demand="offer-in-both-places",
-        actual=shown,
-        why="clients read one or the other, and pay what they read, or cannot pay",
-    )
+    return Violation(demand="offer-in-both-places", actual=shown)
 
 
 def _named(_: Play, answer: Answer) -> str:
@@ -73,11 +65,7 @@ def _serves_nothing(play: Play, observed: Sequence[Unpaid]) -> Found:
     served = next((each for each in observed if each.answer.is_2xx), None)
     if served is None:
         return None
-    return Violation(
-        demand="no-call-unpaid",
-        actual=f"{served.about}: {served.answer.how}",
-        why="served for nothing, as often as anybody likes",
-    )
+    return Violation(demand="no-call-unpaid", actual=f"{served.about}: {served.answer.how}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +101,7 @@ def _keeps_content(_: Play, observed: Refused) -> Found:
     is_sold = isinstance(sold, dict) and isinstance(got, dict) and sold.keys() <= got.keys()
     if len(_texts(observed.answer)) < 2 and not is_sold:
         return None
-    return Violation(
-        demand="no-content-beside-error",
-        actual=observed.answer.how,
-        why="who does not pay gets what is sold with the refusal",
-    )
+    return Violation(demand="no-content-beside-error", actual=observed.answer.how)
 
 
 def _offers_again(play: Play, answer: Answer) -> Found:
@@ -126,11 +110,7 @@ def _offers_again(play: Play, answer: Answer) -> Found:
     error = structured.get("error") if isinstance(structured, dict) else None
     if answer.status == 402 and offer is not None and isinstance(error, str) and error:
         return None
-    return Violation(
-        demand="refusal-has-offer-and-reason",
-        actual=answer.how,
-        why="a payer can act on a reason only, and pay again with an offer only",
-    )
+    return Violation(demand="refusal-has-offer-and-reason", actual=answer.how)
 
 
 def _binding(_: Play, answer: Answer) -> str:

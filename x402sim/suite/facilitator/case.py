@@ -268,11 +268,7 @@ def _refused(play: Play, observed: Tried) -> Violation | None:
             demand=observed.verified.demand_on_settle or "refused-is-no-success",
         )
     if observed.verified.is_valid:
-        return Violation(
-            demand="refused-is-not-valid",
-            actual=f"verify: {observed.verified.how}",
-            why="a shop serves on it before it settles, and is not paid",
-        )
+        return Violation(demand="refused-is-not-valid", actual=f"verify: {observed.verified.how}")
     return None
 
 
@@ -318,11 +314,7 @@ def no_server_error(answer: Answer, name: str = "") -> Violation | None:
     if answer.status and not answer.is_server_error:
         return None
     before = f"{name}: " if name else ""
-    return Violation(
-        demand="wrong-is-answered",
-        actual=f"{before}{answer.how}",
-        why="a shop takes it for an outage, repeats the request, or serves unpaid",
-    )
+    return Violation(demand="wrong-is-answered", actual=f"{before}{answer.how}")
 
 
 def must_refuse(
@@ -380,7 +372,6 @@ def _agrees(_: Play, observed: Tried) -> Violation | None:
             return Violation(
                 demand="valid-settles",
                 actual=f"verify: {observed.verified.how}; settle: {fault.actual}",
-                why="a shop serves on it, and is not paid",
             )
         return None
     if observed.settled.succeeded or observed.money.moved:

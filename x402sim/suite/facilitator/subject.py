@@ -63,11 +63,7 @@ class FacilitatorJudge(rooms.RoomJudge[FacilitatorRoom, Play]):
 
     plain: ClassVar[ChainRoomKind] = PLAIN
     beside: ClassVar[int] = 8
-    after: ClassVar[Violation] = Violation(
-        demand="settles-afterwards",
-        actual="",
-        why="it serves nobody any more",
-    )
+    after: ClassVar[Violation] = Violation(demand="settles-afterwards", actual="")
 
     is_blind: bool = False
     """Whether the judge does not see the facilitator's node: no payment of ours can be good."""

@@ -143,7 +143,6 @@ def truthful(play: Play, observed: Observed) -> Violation | None:
                 return Violation(
                     expected=f"success by the hash of this transfer, {', '.join(sorted(hashes))}",
                     actual=f"settle: {answer.how}; {observed.money.summary}",
-                    why="who looks the hash up finds another payment, or none",
                     demand="its-hash",
                 )
         is_told = any(each.succeeded or each.transaction in hashes for each in answers)
@@ -178,11 +177,7 @@ def names_the_hash(_: Play, observed: Observed) -> Violation | None:
         hashes = {each.tx_hash for each in observed.moved(draft)} & sent
         named = {each.transaction for each in observed.answers(draft)}
         if hashes and not hashes & named:
-            return Violation(
-                demand="names-what-it-sent",
-                actual=observed.summary,
-                why="nobody can find out whether the payment was made",
-            )
+            return Violation(demand="names-what-it-sent", actual=observed.summary)
     return None
 
 
@@ -252,7 +247,6 @@ def everything_settles(play: Play, observed: Observed) -> Violation | None:
         expected=f"{len(observed.pairs)} good payments settle",
         actual=f"{len(bad)} of {len(observed.pairs)} do not, such as: {answer.how}; "
         f"{observed.money.summary}",
-        why="a shop turns away who has paid rightly",
         demand="many-settle",
     )
 
@@ -277,11 +271,7 @@ def is_not_valid(_: Play, observed: Observed) -> Violation | None:
     answer = observed.verified
     if answer is None or answer.dialect is Dialect.CRONOS or not answer.is_valid:
         return None
-    return Violation(
-        demand="refused-is-not-valid",
-        actual=f"verify: {answer.how}",
-        why="a shop serves on it before it settles, and is not paid",
-    )
+    return Violation(demand="refused-is-not-valid", actual=f"verify: {answer.how}")
 
 
 def no_server_errors(_: Play, observed: Observed) -> Violation | None:
