@@ -12,18 +12,15 @@ from x402sim.protocol.networks import is_hash
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Demand,
-    Tried,
     case,
     is_paid,
     is_settled,
     only,
-    tried,
-    tries,
+    pays,
 )
 from x402sim.suite.facilitator.payment import BY_PERMIT2, STANDARD, Answer, Dialect
-from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.play import Play, Tried
 from x402sim.suite.facilitator.room import Money
-from x402sim.suite.facilitator.truth import used_by_another
 from x402sim.suite.verdict import Violation
 
 _ONLY_STANDARD = "its answers have another form"
@@ -236,7 +233,7 @@ async def _wrong(play: Play) -> list[Tried]:
     absent = contract.wallet_address(payer.address_bytes)
     await play.room.chain.fund(absent, good.auth.value)
     if play.dialect is not Dialect.UPTO:  # only the named facilitator can settle it
-        await used_by_another(play, used)
+        await play.used_by_another(used)
     wrong = {
         "another signer": good.signed(by=other),
         "too little": good.signed(value=1),
@@ -264,7 +261,7 @@ async def _wrong(play: Play) -> list[Tried]:
     if play.dialect is Dialect.UPTO:
         wrong["another facilitator"] = good.signed(permit={"facilitator": play.payee()})
         del wrong["a used nonce"]
-    return [await tried(play, draft, about) for about, draft in wrong.items()]
+    return [await play.tried(draft, about) for about, draft in wrong.items()]
 
 
 @case(
@@ -279,7 +276,7 @@ async def _verified(play: Play) -> Verified:
     draft = await play.draft()
     answers = [await play.verify(draft) for _ in range(3)]
     money = await play.money()
-    return Verified(answers, money, await tried(play, draft))
+    return Verified(answers, money, await play.tried(draft))
 
 
 @case(
@@ -312,7 +309,7 @@ async def _written_otherwise(play: Play) -> Tried:
 
 
 ROWS = [
-    case(
+    pays(
         "answer/settled",
         Demand(
             title="A settlement names the network, in the version's words, and the transaction",
@@ -327,6 +324,7 @@ ROWS = [
             test=_names_payer,
             suffix="payer",
         ),
+        changes=lambda draft: draft,
         absent=only(STANDARD, _ONLY_STANDARD),
-    )(tries()),
+    ),
 ]

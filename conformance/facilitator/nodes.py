@@ -15,20 +15,14 @@ from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, FacilitatorRow, case, only
 from x402sim.suite.facilitator.node import Call, Go, Twist, fails, hangs, on
 from x402sim.suite.facilitator.payment import STANDARD, STANDARD_REASONS, Answer, Draft
-from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.play import LONG_S, Observed, Play
 from x402sim.suite.facilitator.room import ROUGH
 from x402sim.suite.facilitator.truth import (
-    LONG_S,
-    Observed,
     hash_is_named,
     is_final_no,
     must_not_settle,
-    observe,
-    settled_once,
     success_is_this_transfer,
     truthful,
-    unmined,
-    until_sent,
     wastes_no_gas,
 )
 from x402sim.suite.verdict import Inconclusive, Violation
@@ -53,7 +47,7 @@ def _verified(twist: Twist) -> Plays:
         draft = await play.draft(await play.room.payer(0))
         with play.room.node.twisted(twist):
             verified = await play.verify(draft)
-        return replace(await observe(play), verified=verified)
+        return replace(await play.observe(), verified=verified)
 
     return play_it
 
@@ -91,7 +85,7 @@ def _settled(twist: Twist, patience_s: float = LONG_S) -> Plays:
             answer = await play.settle(draft, patience_s=patience_s)
             early = await play.money()
         await play.room.tidy()
-        return await observe(play, (draft, answer), early=early)
+        return await play.observe((draft, answer), early=early)
 
     return play_it
 
@@ -179,7 +173,7 @@ def _says_pending(title: str) -> Demand:
 async def _sent(play: Play, draft: Draft) -> asyncio.Task[Answer]:
     """Begin a settlement, and wait for the relayer's transaction."""
     task = asyncio.create_task(play.settle(draft, patience_s=LONG_S))
-    if not await until_sent(play, task):
+    if not await play.until_sent(task):
         raise Inconclusive(f"it sent nothing for a good payment: {(await task).how}")
     return task
 
@@ -275,11 +269,11 @@ async def _receipt_lies(play: Play) -> Observed:
         )
 
     draft = await play.draft()
-    async with unmined(play):
+    async with play.unmined():
         with play.room.node.twisted(twist):
             answer = await play.settle(draft, patience_s=LONG_S)
             early = await play.money()
-    return await observe(play, (draft, answer), early=early)
+    return await play.observe((draft, answer), early=early)
 
 
 @case(
@@ -333,13 +327,13 @@ async def _dear(play: Play) -> str:
 async def _not_mined(play: Play) -> Observed:
     """Nothing is mined until the answer; then the block comes, and the same payment again."""
     draft = await play.draft()
-    async with unmined(play):
+    async with play.unmined():
         answer = await play.settle(draft, patience_s=LONG_S)
         early = await play.money()
     if not play.room.node.sent[play.sent_before :]:
         raise Inconclusive(f"it sent nothing for a good payment: {answer.how}")
     again = await play.settle(draft)
-    observed = await observe(play, (draft, answer), (draft, again))
+    observed = await play.observe((draft, answer), (draft, again))
     return replace(observed, early=early)
 
 
@@ -354,13 +348,13 @@ async def _not_mined(play: Play) -> Observed:
 async def _dropped(play: Play) -> Observed:
     """The node loses the transaction, and then works again; the same payment comes again."""
     draft = await play.draft()
-    async with unmined(play):
+    async with play.unmined():
         task = await _sent(play, draft)
         await play.room.controls.drop()
         answer = await task
         early = await play.money()
     again = await play.settle(draft, patience_s=LONG_S)
-    return replace(await observe(play, (draft, answer), (draft, again)), early=early)
+    return replace(await play.observe((draft, answer), (draft, again)), early=early)
 
 
 @case(
@@ -375,14 +369,14 @@ async def _dropped(play: Play) -> Observed:
 async def _replaced(play: Play) -> Observed:
     """Another transaction of the relayer's key replaces the sent transaction."""
     room, draft = play.room, await play.draft()
-    async with unmined(play):
+    async with play.unmined():
         task = await _sent(play, draft)
         await room.controls.drop()
         await room.transact(room.relayer.address_bytes, play.payee(), b"")
         await room.controls.mine()
         answer = await task
         early = await play.money()
-    return await observe(play, (draft, answer), early=early)
+    return await play.observe((draft, answer), early=early)
 
 
 @case(
@@ -413,7 +407,7 @@ async def _reverted(play: Play) -> Observed:
     await play.room.controls.force_revert(1)
     answer = await play.settle(draft, patience_s=LONG_S)
     await play.room.controls.force_revert(0)
-    return await observe(play, (draft, answer))
+    return await play.observe((draft, answer))
 
 
 @case(
@@ -439,14 +433,14 @@ async def _reverted(play: Play) -> Observed:
 async def _undone(play: Play) -> Observed:
     """Another block, without the payment, replaces the settled one's; the payment comes again."""
     room, draft = play.room, await play.draft()
-    first = await settled_once(play, draft)
+    first = await play.settled_once(draft)
     receipt = await _receipt(play, first)
     depth = await room.chain.height() - receipt.block_number + 1
     await room.controls.reorg(depth, [receipt.tx_hash])
     play.say("the block was replaced by one without this payment")
     early = await play.money()
     again = await play.settle(draft, patience_s=LONG_S)
-    observed = await observe(play, (draft, again))
+    observed = await play.observe((draft, again))
     return replace(observed, note=first.transaction, more={"before": len(early.moved)})
 
 
@@ -462,11 +456,11 @@ async def _undone(play: Play) -> Observed:
 async def _elsewhere_in_the_chain(play: Play) -> Observed:
     """Another block with the same payment replaces the block of a settled payment."""
     room, draft = play.room, await play.draft()
-    first = await settled_once(play, draft)
+    first = await play.settled_once(draft)
     receipt = await _receipt(play, first)
     await room.controls.reorg(await room.chain.height() - receipt.block_number + 1)
     again = await play.settle(draft, patience_s=LONG_S)
-    return await observe(play, (draft, first), (draft, again))
+    return await play.observe((draft, first), (draft, again))
 
 
 ROWS = [

@@ -1,7 +1,7 @@
 """Additions of a shop to an offer, beside the terms: no reason to refuse a payment."""
 
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, case, is_paid, tries
+from x402sim.suite.facilitator.case import Demand, is_paid, pays
 from x402sim.suite.facilitator.payment import RESOURCE, Dialect, Draft
 
 LONG = "A report about the weather of tomorrow, hour by hour. " * 40
@@ -14,7 +14,7 @@ def _described(draft: Draft) -> Draft:
 
 
 ROWS = [
-    case(
+    pays(
         "fields/description-long",
         Demand(
             title="A good payment settles for goods described in two thousand characters",
@@ -25,5 +25,6 @@ ROWS = [
             ),
             test=is_paid,
         ),
-    )(tries(_described)),
+        changes=_described,
+    ),
 ]

@@ -14,14 +14,11 @@ from x402sim.protocol.crypto import UNDEPLOYED, Address, words
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, FacilitatorRow, case
 from x402sim.suite.facilitator.payment import Draft
-from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.play import Observed, Play
 from x402sim.suite.facilitator.truth import (
-    Observed,
     is_not_valid,
     must_not_settle,
-    observe,
     success_is_this_transfer,
-    verified_and_settled,
     wastes_no_gas,
 )
 from x402sim.suite.verdict import Violation
@@ -53,19 +50,19 @@ def _wrapped(signature: bytes, factory: bytes = b"\x44" * 20) -> bytes:
 async def _of_contract(play: Play) -> Observed:
     draft = await play.draft()
     account = await _wallet(play, draft)
-    return await verified_and_settled(play, draft.signed(from_=account))
+    return await play.verified_and_settled(draft.signed(from_=account))
 
 
 async def _of_contract_wrapped(play: Play) -> Observed:
     draft = await play.draft()
     own = draft.signed(from_=await _wallet(play, draft))
-    return await verified_and_settled(play, own.sealed(_wrapped(own.signature)))
+    return await play.verified_and_settled(own.sealed(_wrapped(own.signature)))
 
 
 async def _of_contract_forged(play: Play) -> Observed:
     draft = await play.draft()
     account = await _wallet(play, draft)
-    return await verified_and_settled(play, draft.signed(from_=account, by=Wallet(play.draw())))
+    return await play.verified_and_settled(draft.signed(from_=account, by=Wallet(play.draw())))
 
 
 async def _of_contract_that_changes(play: Play) -> Observed:
@@ -74,7 +71,7 @@ async def _of_contract_that_changes(play: Play) -> Observed:
     own = draft.signed(from_=await _wallet(play, draft))
     await play.verify(own)
     await _wallet(play, draft, owner=Wallet(play.draw()))
-    return await observe(play, (own, await play.settle(own)))
+    return await play.observe((own, await play.settle(own)))
 
 
 async def _not_deployed(play: Play) -> Observed:
@@ -83,19 +80,19 @@ async def _not_deployed(play: Play) -> Observed:
     account = contract.wallet_address(draft.auth.from_)
     await play.room.chain.fund(account, 10**6)
     own = draft.signed(from_=account)
-    return await verified_and_settled(play, own.sealed(_wrapped(own.signature)))
+    return await play.verified_and_settled(own.sealed(_wrapped(own.signature)))
 
 
 async def _not_deployed_and_bare(play: Play) -> Observed:
     draft = await play.draft()
     account = contract.wallet_address(draft.auth.from_)
     await play.room.chain.fund(account, 10**6)
-    return await verified_and_settled(play, draft.signed(from_=account))
+    return await play.verified_and_settled(draft.signed(from_=account))
 
 
 async def _key_wrapped(play: Play) -> Observed:
     draft = await play.draft()
-    return await verified_and_settled(play, draft.sealed(_wrapped(draft.signature)))
+    return await play.verified_and_settled(draft.sealed(_wrapped(draft.signature)))
 
 
 async def _delegated(play: Play) -> Observed:
@@ -103,14 +100,14 @@ async def _delegated(play: Play) -> Observed:
     draft = await play.draft()
     code = DELEGATED + await _wallet(play, draft)
     await play.room.controls.set_code(draft.auth.from_, code)
-    return await verified_and_settled(play, draft)
+    return await play.verified_and_settled(draft)
 
 
 async def _delegated_elsewhere(play: Play) -> Observed:
     """Pay from an account whose code answers nothing: the token asks the code, never the key."""
     draft = await play.draft()
     await play.room.controls.set_code(draft.auth.from_, DELEGATED + draft.network.asset)
-    return await verified_and_settled(play, draft)
+    return await play.verified_and_settled(draft)
 
 
 # --- demands ---------------------------------------------------------------------------------

@@ -8,18 +8,16 @@ from collections.abc import Awaitable, Callable
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Demand,
-    Tried,
     case,
     costs_no_gas,
     is_paid,
     left_open,
     must_refuse,
-    tried,
-    tries_each,
+    pays,
     unsettled,
 )
 from x402sim.suite.facilitator.payment import Dialect, Draft
-from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.play import Play, Tried
 from x402sim.suite.facilitator.room import ChainRoomKind
 
 AHEAD = ChainRoomKind(name="chain an hour ahead", ahead_s=3600, is_shared=True)
@@ -52,7 +50,7 @@ def _refused_each(windows: dict[str, Window]) -> Callable[[Play], Awaitable[list
         for about, window in windows.items():
             after_s, before_s = window(it.wall_s)
             draft = (await it.draft(payer)).signed(valid_after=after_s, valid_before=before_s)
-            found.append(await tried(it, draft, about))
+            found.append(await it.tried(draft, about))
             if it.is_silent:
                 break
         return found
@@ -64,7 +62,7 @@ def _with(window: Window) -> Callable[[Play], Awaitable[Tried]]:
     async def play(it: Play) -> Tried:
         after_s, before_s = window(it.wall_s)
         draft = (await it.draft()).signed(valid_after=after_s, valid_before=before_s)
-        return await tried(it, draft)
+        return await it.tried(draft)
 
     return play
 
@@ -150,31 +148,29 @@ ROWS = [
             test=is_paid,
         ),
     )(_with(lambda now: (now - 5, now + 300))),
-    case(
+    pays(
         "window/least-left",
         left_open(
             "How many seconds must be left of a payment's window?",
             texts.WINDOW,
             why="a least time is wise (SR5), and no text says how much",
         ),
-    )(tries_each({f"{left} s left": _ends_in(left) for left in (3, 5, 7, 12)})),
-    case(
+        changes={f"{left} s left": _ends_in(left) for left in (3, 5, 7, 12)},
+    ),
+    pays(
         "window/endless",
         left_open(
             "Does the facilitator accept practically endless windows?",
             texts.WINDOW,
             why="they are valid now",
         ),
-    )(
-        tries_each(
-            {
-                "from 0": lambda draft: draft.signed(valid_after=0),
-                "for a year": lambda draft: draft.signed(
-                    valid_before=draft.auth.valid_before + 365 * DAY_S
-                ),
-                "for ever": lambda draft: draft.signed(valid_before=2**256 - 1),
-            }
-        )
+        changes={
+            "from 0": lambda draft: draft.signed(valid_after=0),
+            "for a year": lambda draft: draft.signed(
+                valid_before=draft.auth.valid_before + 365 * DAY_S
+            ),
+            "for ever": lambda draft: draft.signed(valid_before=2**256 - 1),
+        },
     ),
     case(
         "window/ended-on-chain",

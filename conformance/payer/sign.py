@@ -50,7 +50,7 @@ def _ends_within_a_day(played: Purchase) -> Violation | None:
         if ends_s > DAY_S:
             return Violation(
                 demand="payer/window-of-years",
-                actual=f"{ends_s / DAY_S:.3g} days",
+                actual=f"it can be used for {ends_s / DAY_S:.3g} days",
             )
     return None
 

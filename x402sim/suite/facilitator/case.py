@@ -10,7 +10,7 @@ from x402sim.spec.needs import Need
 from x402sim.suite import row, texts
 from x402sim.suite.drafts import lost
 from x402sim.suite.facilitator.payment import BY_PERMIT2, Answer, Dialect, Draft
-from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.play import Play, Tried
 from x402sim.suite.facilitator.room import PLAIN, ChainRoomKind, FacilitatorRoom, Money
 from x402sim.suite.row import Demand as Demand, RoomCase, only as only
 from x402sim.suite.verdict import Violation
@@ -170,63 +170,38 @@ def is_settled(money: Money, draft: Draft, answer: Answer) -> Violation | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
-    """The outcome of a payment: verified, and settled whatever verify said.
-
-    `money` is what the chain shows. `about` names the payment in a play with several.
-    """
-
-    draft: Draft
-    verified: Answer
-    settled: Answer
-    money: Money
-    about: str = ""
-
-
-async def tried(
-    play: Play, draft: Draft, about: str = "", *, verified_as: Draft | None = None
-) -> Tried:
-    """Verify and settle a payment, whatever verify says; return the outcome.
-
-    `verified_as` is the request to verify in `upto`, with the maximum.
-    """
-    since, sent_before = await play.room.chain.height(), len(play.room.node.sent)
-    if about:
-        play.say(f"{about}:")
-    verified, settled = await play.verify(verified_as or draft), await play.settle(draft)
-    money = await play.room.money(since, sent_before)
-    play.saw(money)
-    return Tried(draft=draft, verified=verified, settled=settled, money=money, about=about)
-
-
 Change = Callable[[Draft], Draft]
+Changes = Change | Mapping[str, Change]
+"""A change of a good payment; or several by name, each of a payment of its own."""
 
 
-def tries(change: Change = lambda draft: draft) -> Callable[[Play], Awaitable[Tried]]:
-    """Return the play of a good payment with a change."""
-
-    async def play(it: Play) -> Tried:
-        return await tried(it, change(await it.draft()))
-
-    return play
+def put(name: str, value: Any) -> Change:
+    """Return the change of a value of the JSON, under the old signature."""
+    return lambda draft: draft.with_value(name, value)
 
 
-def tries_each(changes: Mapping[str, Change]) -> Callable[[Play], Awaitable[list[Tried]]]:
-    """Return the play of several good payments of one payer, each with one change.
+def wants(field: str, value: Any) -> Change:
+    """Return the change of a field of the requirements; nothing is signed anew."""
+    return lambda draft: draft.demanding(field, value)
+
+
+def tries(changes: Changes = lambda draft: draft) -> Callable[[Play], Awaitable[Any]]:
+    """Return the play of a good payment with a change, or of several payments of one payer.
 
     The play ends where no good payment settles any more: an earlier change has jammed the
     facilitator, and the last change is not to blame.
     """
 
-    async def play(it: Play) -> list[Tried]:
-        payer, found = await it.room.payer(), []
+    async def play(it: Play) -> Tried | list[Tried]:
+        if callable(changes):
+            return await it.tried(changes(await it.draft()))
+        payer, found = await it.room.payer(), list[Tried]()
         for about, change in changes.items():
-            last = await tried(it, change(await it.draft(payer)), about)
+            last = await it.tried(change(await it.draft(payer)), about)
             is_silent = it.is_silent
             if is_silent or (last.verified.is_valid and not last.settled.succeeded):
                 it.say("a good payment:")
-                if is_paid(it, await tried(it, await it.draft())):
+                if is_paid(it, await it.tried(await it.draft())):
                     break
             found.append(last)
             if is_silent:  # the rest would wait, too
@@ -234,6 +209,11 @@ def tries_each(changes: Mapping[str, Change]) -> Callable[[Play], Awaitable[list
         return found
 
     return play
+
+
+def pays(path: str, *demands: Demand, changes: Changes, **more: Any) -> FacilitatorRow:
+    """Return the row of good payments with these changes; `more` is for `case`."""
+    return case(path, *demands, **more)(tries(changes))
 
 
 def _of_each(
@@ -357,6 +337,23 @@ def must_refuse(
             suffix="answer",
         ),
     ]
+
+
+def refuses(
+    path: str,
+    title: str,
+    *sentences: Sentence,
+    changes: Changes,
+    so: str = "",
+    by_chain: bool = False,
+    only_simulated: bool = False,
+    **more: Any,
+) -> FacilitatorRow:
+    """Return the row of payments that must be refused, as `must_refuse` demands."""
+    demands = must_refuse(
+        title, *sentences, so=so, by_chain=by_chain, only_simulated=only_simulated
+    )
+    return pays(path, *demands, changes=changes, **more)
 
 
 def _is_paid(_: Play, observed: Tried) -> Violation | None:

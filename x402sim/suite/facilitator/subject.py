@@ -20,7 +20,7 @@ from x402sim.report.results import CaseResult
 from x402sim.spec.needs import Need
 from x402sim.suite import rooms
 from x402sim.suite.engine import Judging, Plan, Played, skipped, unclear
-from x402sim.suite.facilitator.case import is_paid, tokens, tried
+from x402sim.suite.facilitator.case import is_paid, tokens
 from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import (
@@ -123,7 +123,7 @@ class FacilitatorJudge(rooms.RoomJudge[FacilitatorRoom, Play]):
                 most_s = min(most_s, max(LEAST_S, math.ceil(TIMES * self.control_s)))
             most_s += room.kind.block_s or 0
             play = await self.begun(room, dialect, "control", most_s)
-            wrong = is_paid(play, await tried(play, await play.draft()))
+            wrong = is_paid(play, await play.tried(await play.draft()))
             if wrong is not None:
                 return f"a good payment ({dialect}): {wrong.actual}"
             self.control_s = self.control_s or elapsed()
