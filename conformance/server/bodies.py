@@ -8,7 +8,7 @@ from x402sim.suite.server.case import Demand, case
 from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.verdict import Found, NotApplicable, Violation
+from x402sim.suite.verdict import Found, Violation
 
 ONCE = {Dialect.V1: "without a payment there is no version: it is judged with version 2"}
 BODIES = (
@@ -62,9 +62,7 @@ def _nothing_served(play: Play, observed: Tries) -> Found:
     absent=ONCE,
 )
 async def _bodies(play: Play) -> Tries:
-    item = next((each for each in play.items if each.body), None)
-    if item is None:
-        raise NotApplicable("nothing that it sells has a body: give one with --also")
+    item = play.sold(lambda each: each.body, "body")
     goods, price = await play.goods(item), (await play.draft(item)).auth.value
     answers = [(body, await play.ask(replace(item, body=body))) for body in BODIES]
     return Tries(answers=answers, goods=goods, price=price)

@@ -9,7 +9,7 @@ from x402sim.protocol.bazaar import difference
 from x402sim.protocol.messages import encode
 from x402sim.suite import texts
 from x402sim.suite.server.case import Demand, case
-from x402sim.suite.server.payment import Dialect, offers_in, required_in
+from x402sim.suite.server.payment import Dialect, offers_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, NotApplicable, Violation
@@ -187,7 +187,7 @@ async def _described(play: Play) -> list[Described]:
     found = []
     for item in play.items:
         answer = await play.ask(item)
-        extensions = _object((required_in(play.dialect, answer) or {}).get("extensions"))
+        extensions = _object(play.required(answer).get("extensions"))
         said = _object(extensions.get("bazaar"))
         given = _object(_object(said.get("info")).get("input"))
         if not said or given.get("type") == "mcp":

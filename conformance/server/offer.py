@@ -8,7 +8,8 @@ from typing import Any
 from x402sim.protocol import x402
 from x402sim.protocol.networks import NETWORKS
 from x402sim.suite import texts
-from x402sim.suite.server.case import Demand, Trade, case, sent_again, used_nothing
+from x402sim.suite.server.case import Demand, case
+from x402sim.suite.server.observed import Trade
 from x402sim.suite.server.payment import Dialect, offers_in, payable, payables, required_in
 from x402sim.suite.server.play import Headers, Play
 from x402sim.suite.server.raw import Answer
@@ -58,7 +59,7 @@ def _wrong_in(dialect: Dialect, offer: dict[str, Any]) -> str:
 
 
 def _is_whole(play: Play, answer: Answer) -> Found:
-    required = required_in(play.dialect, answer) or {}
+    required = play.required(answer)
     wrong = next(
         filter(None, (_wrong_in(play.dialect, each) for each in offers_in(play.dialect, answer))),
         "",
@@ -78,7 +79,7 @@ def _is_whole(play: Play, answer: Answer) -> Found:
 
 
 def _says_why(play: Play, answer: Answer) -> Found:
-    required = required_in(play.dialect, answer) or {}
+    required = play.required(answer)
     if isinstance(required.get("error"), str) and required["error"]:
         return None
     return Violation(demand="offer-says-why", actual=answer.how)
@@ -254,7 +255,7 @@ def _allows(play: Play, observed: Preflight) -> Found:
 
 
 def _calls_itself(play: Play, observed: Visit) -> str:
-    required = required_in(play.dialect, observed.unpaid) or {}
+    required = play.required(observed.unpaid)
     where = required.get("resource") or next(iter(offers_in(play.dialect, observed.unpaid)), {})
     url = where.get("url") or where.get("resource") if isinstance(where, dict) else where
     return f"asked for at https://{OUTSIDE}, it calls itself {url}"
@@ -266,7 +267,7 @@ def _is_each_sold(play: Play, observed: list[Trade]) -> Found:
         paid = [moved.amount_base for moved in each.moved]
         if play.dialect is Dialect.UPTO:  # the amount of an offer is a maximum
             paid = [max(base, amount) for base in paid]
-        if not paid and used_nothing(play, each):
+        if not paid and play.used_nothing(each):
             continue
         if not each.is_served or paid != [amount]:
             return Violation(
@@ -425,7 +426,7 @@ async def _each(play: Play) -> list[Trade]:
     found = []
     for place in range(count):
         payment = (await play.drafts())[place]
-        found.append(await sent_again(play, payment, [await play.pay(payment)], again=0))
+        found.append(await play.sent_again(payment, [await play.pay(payment)], again=0))
     return found
 
 

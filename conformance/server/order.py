@@ -8,12 +8,9 @@ from x402sim.suite import texts
 from x402sim.suite.server.case import (
     REFUSED,
     Demand,
-    Trade,
     case,
     of_a_lost_settlement,
     of_no_settlement,
-    trade,
-    used_nothing,
     with_facilitator,
 )
 from x402sim.suite.server.double import (
@@ -26,7 +23,8 @@ from x402sim.suite.server.double import (
     pending,
     twice,
 )
-from x402sim.suite.server.payment import Dialect, reason_in, receipt_in, required_in
+from x402sim.suite.server.observed import Trade
+from x402sim.suite.server.payment import Dialect, reason_in
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, NotApplicable, Violation
@@ -125,7 +123,7 @@ def _no() -> Twist:
 
 def _told(play: Play, answer: Answer) -> set[str]:
     """Return a refusal's words: of the receipt, the offer and the body."""
-    offer, body = required_in(play.dialect, answer) or {}, answer.json
+    offer, body = play.required(answer), answer.json
     said = [reason_in(play.dialect, answer), offer.get("error")]
     said += body.values() if isinstance(body, dict) else [answer.body.decode("latin-1")]
     return {each for each in said if isinstance(each, str) and each}
@@ -135,7 +133,7 @@ def _reason(play: Play, observed: Trade) -> Found:
     answer = observed.answers[0]
     if not observed.settled or answer.is_2xx or answer.is_server_error:
         return None
-    is_yes = receipt_in(play.dialect, answer).get("success") is True
+    is_yes = play.receipt(answer).get("success") is True
     if not is_yes and _told(play, answer) - _told(play, play.answers[0]):
         return None
     return Violation(demand="refused-settlement-has-reason", actual=answer.how)
@@ -145,7 +143,7 @@ def _receipt(play: Play, observed: Trade) -> Found:
     answer = observed.answers[0]
     if not observed.settled or answer.is_2xx or answer.is_server_error:
         return None
-    receipt = receipt_in(play.dialect, answer)
+    receipt = play.receipt(answer)
     if receipt.get("success") is False and receipt.get("errorReason"):
         return None
     return Violation(demand="refusal-has-receipt", actual=answer.how)
@@ -178,7 +176,7 @@ def _redirects(path: str) -> Callable[[Play], Awaitable[Redirected]]:
         if path == VERIFY:
             twists.append(on(SETTLE, _no()))
         before = it.double.count(there)
-        done = await trade(it, *twists, again=0)
+        done = await it.trade(*twists, again=0)
         return Redirected(done, it.double.count(there) - before)
 
     return play
@@ -189,7 +187,7 @@ def _stays(play: Play, observed: Redirected) -> Found:
         return None
     price = observed.trade.payment.auth.value
     is_lost = observed.trade.is_served and not observed.trade.moved
-    is_lost = is_lost and not used_nothing(play, observed.trade)
+    is_lost = is_lost and not play.used_nothing(observed.trade)
     return Violation(
         demand="redirects-not-followed",
         actual=f"it went there with the payment {often(observed.followed)}; "
@@ -199,7 +197,7 @@ def _stays(play: Play, observed: Redirected) -> Found:
 
 
 def _not_charged(play: Play, observed: Trade) -> Found:
-    receipt = receipt_in(play.dialect, observed.answers[0])
+    receipt = play.receipt(observed.answers[0])
     if not observed.moved or receipt.get("transaction"):
         return None
     return Violation(
@@ -290,13 +288,7 @@ async def _fails(play: Play) -> Trade:
     answer = await play.pay(payment, item)
     if answer.is_2xx and not answer.is_cut:
         raise NotApplicable(f"what --failing names does not fail: {answer.how}")
-    return Trade(
-        payment=payment,
-        answers=[answer],
-        moved=await play.moved(),
-        verified=play.double.count(VERIFY, payment.nonce),
-        settled=play.double.count(SETTLE, payment.nonce),
-    )
+    return await play.sent_again(payment, [answer], again=0)
 
 
 @case(
@@ -308,7 +300,7 @@ async def _fails(play: Play) -> Trade:
 async def _lost_and_used(play: Play) -> Trade:
     """Pay while the answer of settle is lost; settle refuses every repetition."""
     play.double.strict = True
-    return await trade(play, on(SETTLE, first(1, breaks(How.LOST))))
+    return await play.trade(on(SETTLE, first(1, breaks(How.LOST))))
 
 
 ROWS = [

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from x402sim.suite import texts
-from x402sim.suite.server.case import Demand, case, times_made, uncounted
+from x402sim.suite.server.case import Demand, case, uncounted
 from x402sim.suite.server.play import Headers, Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, Violation
@@ -252,7 +252,7 @@ async def _head(play: Play) -> Tries:
     observed = await _tried(play, [("HEAD", "HEAD", play.item.target, ())])
     if not observed.tries[0].answer.is_2xx:
         return observed
-    made = await times_made(play, lambda: play.ask(method="HEAD"))
+    made = await play.times_made(lambda: play.ask(method="HEAD"))
     if made is None and not _is_its_length(observed):
         raise uncounted()
     return replace(observed, made=made)

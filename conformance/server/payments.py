@@ -71,6 +71,17 @@ class Refusal:
         return not self.answer.status or is_5xx
 
 
+async def _refused(
+    play: Play, about: str, asking: Awaitable[Answer], payment: Payment | None = None
+) -> Refusal:
+    """Send a wrong payment, and return the answer, the transfers and the facilitator's calls."""
+    calls = len(play.double.calls)
+    answer = await asking
+    moved = () if payment is None else tuple(await play.moved(payment))
+    asked = play.double.calls[calls:]
+    return Refusal(about=about, payment=payment, answer=answer, moved=moved, asked=asked)
+
+
 Changes = Callable[[Play, Payment], Mapping[str, Payment]]
 
 
@@ -82,12 +93,7 @@ def refuses(changes: Changes) -> Callable[[Play], Awaitable[list[Refusal]]]:
         for about in names:  # a new payment for each: servers keep a nonce with its first change
             payment = changes(it, await it.draft())[about]
             it.say(f"{about}:")
-            calls = len(it.double.calls)
-            answer = await it.pay(payment)
-            moved, asked = tuple(await it.moved(payment)), it.double.calls[calls:]
-            found.append(
-                Refusal(about=about, payment=payment, answer=answer, moved=moved, asked=asked)
-            )
+            found.append(await _refused(it, about, it.pay(payment), payment))
             if it.is_silent:
                 break
         return found
@@ -286,18 +292,7 @@ def _forged(play: Play, payment: Payment) -> Mapping[str, Payment]:
     return {
         "signed by somebody else": payment.with_value(
             "payload.signature",
-            Payment.signed(
-                Payment(
-                    dialect=payment.dialect,
-                    network=payment.network,
-                    wallet=other,
-                    offer=payment.offer,
-                    auth=payment.auth,
-                    domain=payment.domain,
-                    body=payment.body,
-                    permit=payment.permit,
-                )
-            ).body["payload"]["signature"],
+            replace(payment, wallet=other).signed().body["payload"]["signature"],
         ),
         "one digit of the signature is another": payment.with_value("payload.signature", flipped),
         "the signature is 0x": payment.with_value("payload.signature", "0x"),
@@ -317,17 +312,8 @@ def _windows(play: Play, payment: Payment) -> Mapping[str, Payment]:
 
 def _poor(play: Play, payment: Payment) -> Mapping[str, Payment]:
     poor = Wallet("0x" + "0c" * 32)
-    empty = Payment(
-        dialect=payment.dialect,
-        network=payment.network,
-        wallet=poor,
-        offer=payment.offer,
-        auth=payment.auth,
-        domain=payment.domain,
-        body=payment.body,
-        permit=payment.permit,
-    )
-    return {"the payer has nothing": empty.signed(from_=poor.address_bytes)}
+    empty = replace(payment, wallet=poor).signed(from_=poor.address_bytes)
+    return {"the payer has nothing": empty}
 
 
 def _unsaid(play: Play, payment: Payment) -> Mapping[str, Payment]:
@@ -373,10 +359,7 @@ async def _headers(play: Play) -> list[Refusal]:
     for what, text in HEADERS.items():
         about = f"a header that {what}"
         sent = [(play.dialect.payment_header, text)]
-        calls = len(play.double.calls)
-        answer = await play.ask(headers=sent, about=about)
-        asked = play.double.calls[calls:]
-        found.append(Refusal(about=about, payment=None, answer=answer, moved=(), asked=asked))
+        found.append(await _refused(play, about, play.ask(headers=sent, about=about)))
         if play.is_silent:
             break
     return found
@@ -386,11 +369,8 @@ async def _headers(play: Play) -> list[Refusal]:
 async def _in_the_other_header(play: Play) -> list[Refusal]:
     payment = await play.draft()
     other = x402.PAYMENT_HEADERS[2 if play.dialect.version == 1 else 1]
-    calls = len(play.double.calls)
-    answer = await play.ask(headers=[(other, payment.text)])
-    moved, asked = tuple(await play.moved()), play.double.calls[calls:]
-    about = f"in {other}"
-    return [Refusal(about=about, payment=payment, answer=answer, moved=moved, asked=asked)]
+    asking = play.ask(headers=[(other, payment.text)])
+    return [await _refused(play, f"in {other}", asking, payment)]
 
 
 def _is_412(_: Play, observed: list[Refusal]) -> Found:
@@ -421,9 +401,7 @@ async def _unallowed(play: Play) -> list[Refusal]:
     if SPONSORED_PERMIT in (payment.body.get("extensions") or {}):
         raise NotApplicable(f"it offers {SPONSORED_PERMIT}, which needs no allowance")
     await play.room.allow(payment.auth.from_, 0)
-    answer = await play.pay(payment)
-    moved, asked = tuple(await play.moved(payment)), play.double.calls
-    return [Refusal(about="no allowance", payment=payment, answer=answer, moved=moved, asked=asked)]
+    return [await _refused(play, "no allowance", play.pay(payment), payment)]
 
 
 ROWS = [

@@ -7,7 +7,7 @@ from typing import Any
 
 from x402sim.suite import texts
 from x402sim.suite.server.case import Demand, ServerRow, case
-from x402sim.suite.server.payment import SIGN_IN, Dialect, proof, required_in
+from x402sim.suite.server.payment import SIGN_IN, Dialect, proof
 from x402sim.suite.server.play import Headers, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.started import CLOCK
@@ -42,7 +42,7 @@ class NotLetIn(NotApplicable):
 
 async def _challenge(play: Play) -> dict[str, Any]:
     """Return the fields of a new challenge."""
-    required = required_in(play.dialect, await play.ask()) or {}
+    required = play.required(await play.ask())
     offered = required.get("extensions")
     found = offered.get(SIGN_IN) if isinstance(offered, dict) else None
     if not isinstance(found, dict) or not isinstance(found.get("info"), dict):

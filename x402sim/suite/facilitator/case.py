@@ -1,6 +1,6 @@
 """Declares cases of a facilitator: rows, and the demands on a payment."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ from x402sim.suite.drafts import lost
 from x402sim.suite.facilitator.payment import BY_PERMIT2, Answer, Dialect, Draft
 from x402sim.suite.facilitator.play import Play, Tried
 from x402sim.suite.facilitator.room import PLAIN, ChainRoomKind, FacilitatorRoom, Money
-from x402sim.suite.row import Demand as Demand, RoomCase, only as only
+from x402sim.suite.row import Demand as Demand, only as only
 from x402sim.suite.verdict import Violation
 
 
@@ -26,54 +26,6 @@ def gas(wei: int, why: str) -> Loss | None:
     if not wei:
         return None
     return Loss(base=wei, decimals=18, symbol="coins", why=why)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FacilitatorRow(row.RoomRow):
-    """A row of the table of facilitators.
-
-    asks_only
-        Whether HTTP alone is enough to judge the demands: the row is then judged without a chain of
-        ours, too.
-    """
-
-    subject: ClassVar[str] = "facilitator"
-    control: ClassVar[str] = "settles"
-    dialects: ClassVar[type[Dialect]] = Dialect
-    plain: ClassVar[ChainRoomKind] = PLAIN
-
-    asks_only: bool = False
-    after: Demand | None = None
-    """The demand after a row without a MUST of its own; by default `NEXT`."""
-
-    def __post_init__(self) -> None:
-        names = (self.section, f"{self.section}/{self.slug}")
-        if why := next((NOT_BY_PERMIT2[name] for name in names if name in NOT_BY_PERMIT2), ""):
-            absent = {**self.absent, **dict.fromkeys(BY_PERMIT2, why)}
-            object.__setattr__(self, "absent", absent)
-
-    def cases(self) -> Iterator[RoomCase]:
-        """Yield a case for each demand and dialect; by Permit2, with grounds of its texts."""
-        for case in row.RoomRow.cases(self):
-            sentences = _BY_PERMIT2.get(case.dialect)
-            if sentences is None:
-                yield case
-                continue
-            found = [sentences.get(each, each) for each in case.ground.sentences]
-            kept = tuple(dict.fromkeys(each for each in found if each is not None))
-            if kept or not found:
-                yield replace(case, ground=replace(case.ground, sentences=kept))
-
-    @property
-    def besides(self) -> Sequence[Demand]:
-        """A MUST for a row whose own demands have no MUST."""
-        musts = [each for each in self.demands if each.ground.kind in BINDING]
-        return () if musts else (self.after or NEXT,)
-
-    @property
-    def needs(self) -> tuple[Need, ...]:
-        """A chain of ours, unless HTTP alone is enough."""
-        return () if self.asks_only else (Need.OBSERVE_CHAIN,)
 
 
 NOT_BY_PERMIT2 = {
@@ -127,9 +79,43 @@ _BY_PERMIT2: dict[Dialect, dict[Sentence, Sentence | None]] = {
         texts.WINDOW: texts.UPTO_WINDOW,
     },
 }
-"""For sentences of EIP-3009 and `exact`: the sentence of the dialect with the same content; None
-without one. A demand without a sentence left is not made.
-"""
+"""For sentences of EIP-3009 and `exact`: the sentence of the dialect with the same content."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FacilitatorRow(row.RoomRow):
+    """A row of the table of facilitators.
+
+    asks_only
+        Whether HTTP alone is enough to judge the demands: the row is then judged without a chain of
+        ours, too.
+    """
+
+    subject: ClassVar[str] = "facilitator"
+    control: ClassVar[str] = "settles"
+    dialects: ClassVar[type[Dialect]] = Dialect
+    plain: ClassVar[ChainRoomKind] = PLAIN
+    not_played: ClassVar[Mapping[Dialect, Mapping[str, str]]] = dict.fromkeys(
+        BY_PERMIT2, NOT_BY_PERMIT2
+    )
+    sentences: ClassVar[Mapping[Dialect, Mapping[Sentence, Sentence | None]]] = _BY_PERMIT2
+
+    asks_only: bool = False
+    after: Demand | None = None
+    """The demand after a row without a MUST of its own; by default `NEXT`."""
+
+    @property
+    def besides(self) -> Sequence[Demand]:
+        """A MUST for a row whose own demands have no MUST."""
+        musts = [each for each in self.demands if each.ground.kind in BINDING]
+        return () if musts else (self.after or NEXT,)
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """A chain of ours, unless HTTP alone is enough."""
+        return () if self.asks_only else (Need.OBSERVE_CHAIN,)
+
+
 case = FacilitatorRow.of
 """Declares cases: `@case("section/slug", *demands)` above a play, or called with a made play."""
 
