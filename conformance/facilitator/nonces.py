@@ -36,13 +36,6 @@ AGAIN = "a request that is sent twice is one payment: another transaction can on
 # --- used and cancelled ----------------------------------------------------------------------
 
 
-async def _after(play: Play, draft: Draft) -> Observed:
-    """Verify and settle a payment that the token does not accept any more."""
-    verified = await play.verify(draft)
-    answer = await play.settle(draft)
-    return replace(await play.observe((draft, answer)), verified=verified)
-
-
 def _is_refused(title: str, *, says: bool = True) -> list[Demand]:
     found = [
         Demand(
@@ -131,7 +124,7 @@ _OTHER = texts.derived(
 async def _used_elsewhere(play: Play) -> Observed:
     draft = await play.draft()
     await play.used_by_another(draft)
-    return await _after(play, draft)
+    return await play.verified_and_settled(draft)
 
 
 @case(
@@ -143,14 +136,14 @@ async def _used_for_another(play: Play) -> Observed:
     first = await play.draft()
     await play.used_by_another(first)
     other = await play.draft(first.wallet)
-    return await _after(play, other.signed(nonce=first.auth.nonce))
+    return await play.verified_and_settled(other.signed(nonce=first.auth.nonce))
 
 
 @case("nonce/cancelled", *_is_refused("A payment cancelled by the payer"))
 async def _cancelled(play: Play) -> Observed:
     draft = await play.draft()
     await play.cancelled(draft)
-    return await _after(play, draft)
+    return await play.verified_and_settled(draft)
 
 
 @case(

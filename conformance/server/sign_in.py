@@ -3,10 +3,11 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from x402sim.suite import texts
-from x402sim.suite.server.case import Demand, ServerRow, case
+from x402sim.suite.server.case import Demand, case
 from x402sim.suite.server.payment import SIGN_IN, Dialect, proof
 from x402sim.suite.server.play import Headers, Play
 from x402sim.suite.server.raw import Answer
@@ -146,22 +147,17 @@ def _is_not_let_in(play: Play, observed: Entries) -> Found:
     return None
 
 
-def _row(slug: str, play: Callable[[Play], Awaitable[Any]], demand: Demand) -> ServerRow:
-    return case(f"sign-in/{slug}", demand, absent=V2_ONLY)(play)
-
-
+_case = partial(case, absent=V2_ONLY)
 ROWS = [
-    _row(
-        "member",
-        _signs_in,
+    _case(
+        "sign-in/member",
         Demand(
             title="Is a wallet let in after a payment?",
             ground=texts.silent(texts.PAID_BEFORE, why="whom it lets in is a matter of the shop"),
         ),
-    ),
-    _row(
-        "stranger",
-        _wrong(_stranger),
+    )(_signs_in),
+    _case(
+        "sign-in/stranger",
         Demand(
             title="A wallet is not let in without a payment, nor by another wallet's signature",
             ground=texts.derived(
@@ -171,28 +167,25 @@ ROWS = [
             ),
             test=_is_not_let_in,
         ),
-    ),
-    _row(
-        "elsewhere",
-        _wrong(_elsewhere),
+    )(_wrong(_stranger)),
+    _case(
+        "sign-in/elsewhere",
         Demand(
             title="A signature for another site does not let in",
             ground=texts.explicit(texts.SIGN_IN_DOMAIN, texts.URI),
             test=_is_not_let_in,
         ),
-    ),
-    _row(
-        "times",
-        _wrong(_times),
+    )(_wrong(_elsewhere)),
+    _case(
+        "sign-in/times",
         Demand(
             title="An expired, old or not yet valid signature does not let in",
             ground=texts.explicit(texts.ISSUED, texts.EXPIRATION, texts.NOT_BEFORE),
             test=_is_not_let_in,
         ),
-    ),
-    _row(
-        "replayed",
-        _replayed,
+    )(_wrong(_times)),
+    _case(
+        "sign-in/replayed",
         Demand(
             title="A proof lets in once",
             ground=texts.ours(
@@ -201,5 +194,5 @@ ROWS = [
             ),
             test=_is_not_let_in,
         ),
-    ),
+    )(_replayed),
 ]
