@@ -10,6 +10,7 @@ from x402sim.chain import contract
 from x402sim.protocol import x402
 from x402sim.protocol.networks import is_hash
 from x402sim.suite import texts
+from x402sim.suite.dialect import BY_PERMIT2, Dialect
 from x402sim.suite.facilitator.case import (
     Demand,
     case,
@@ -18,7 +19,7 @@ from x402sim.suite.facilitator.case import (
     only,
     pays,
 )
-from x402sim.suite.facilitator.payment import BY_PERMIT2, STANDARD, Answer, Dialect
+from x402sim.suite.facilitator.payment import STANDARD, Answer
 from x402sim.suite.facilitator.play import Play, Tried
 from x402sim.suite.facilitator.room import Money
 from x402sim.suite.verdict import Violation

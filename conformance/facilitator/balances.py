@@ -10,8 +10,9 @@ from x402sim.protocol.permit2 import PERMIT2
 from x402sim.protocol.permit2_payments import SPONSORED_PERMIT
 from x402sim.spec.ground import Sentence
 from x402sim.suite import texts
+from x402sim.suite.dialect import BY_PERMIT2
 from x402sim.suite.facilitator.case import Demand, FacilitatorRow, case, is_settled, only
-from x402sim.suite.facilitator.payment import BY_PERMIT2, PRICE_BASE, Draft
+from x402sim.suite.facilitator.payment import PRICE_BASE, Draft
 from x402sim.suite.facilitator.play import Observed, Play
 from x402sim.suite.facilitator.room import ROUGH
 from x402sim.suite.facilitator.truth import (

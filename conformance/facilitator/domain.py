@@ -13,6 +13,7 @@ from x402sim.protocol.eip3009 import PERMIT_TYPEHASH, RECEIVE_TYPEHASH
 from x402sim.protocol.permit2 import EXACT_PROXY, UPTO_PROXY
 from x402sim.protocol.permit2_payments import UPTO
 from x402sim.suite import texts
+from x402sim.suite.dialect import BY_PERMIT2, Dialect
 from x402sim.suite.facilitator.case import (
     Change,
     agreed,
@@ -22,7 +23,7 @@ from x402sim.suite.facilitator.case import (
     refuses,
     wants,
 )
-from x402sim.suite.facilitator.payment import BY_PERMIT2, STANDARD, Dialect, Draft
+from x402sim.suite.facilitator.payment import STANDARD, Draft
 
 _OTHER_PROXY = {x402.SCHEME: UPTO_PROXY, UPTO: EXACT_PROXY}
 OTHER = Address(bytes.fromhex("11" * 20))

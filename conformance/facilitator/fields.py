@@ -10,6 +10,7 @@ from x402sim.protocol import x402
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.networks import BASE, BASE_SEPOLIA
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.case import (
     Change,
     Demand,
@@ -24,7 +25,7 @@ from x402sim.suite.facilitator.case import (
     refuses,
     wants,
 )
-from x402sim.suite.facilitator.payment import STANDARD, VERSION_2, Dialect, Draft
+from x402sim.suite.facilitator.payment import STANDARD, VERSION_2, Draft
 from x402sim.suite.facilitator.play import Observed, Play, Tried
 from x402sim.suite.facilitator.truth import is_not_valid
 from x402sim.suite.verdict import Violation

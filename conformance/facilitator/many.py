@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import replace
 
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.case import Demand, case, only
-from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Observed, Play
 from x402sim.suite.facilitator.room import ROUGH, ChainRoomKind
 from x402sim.suite.facilitator.truth import (

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from x402sim.protocol.crypto import to_hex
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.case import Demand, case, only
-from x402sim.suite.facilitator.payment import Dialect, Draft
+from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Observed, Play
 from x402sim.suite.facilitator.room import ROUGH
 from x402sim.suite.facilitator.truth import (

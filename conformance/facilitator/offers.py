@@ -1,8 +1,9 @@
 """Additions of a shop to an offer, beside the terms: no reason to refuse a payment."""
 
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.case import Demand, is_paid, pays
-from x402sim.suite.facilitator.payment import RESOURCE, Dialect, Draft
+from x402sim.suite.facilitator.payment import RESOURCE, Draft
 
 LONG = "A report about the weather of tomorrow, hour by hour. " * 40
 

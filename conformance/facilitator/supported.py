@@ -7,8 +7,9 @@ from x402sim.protocol import x402
 from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, to_hex
 from x402sim.protocol.permit2_payments import UPTO
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.case import Demand, case, no_server_error, only
-from x402sim.suite.facilitator.payment import SHOWN, Answer, Dialect, drafted
+from x402sim.suite.facilitator.payment import SHOWN, Answer, drafted
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import BALANCE_BASE
 from x402sim.suite.verdict import Inconclusive, Violation

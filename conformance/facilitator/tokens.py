@@ -11,9 +11,10 @@ from msgspec.structs import replace as changed
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, keccak256
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.case import Demand, case, gas, only
 from x402sim.suite.facilitator.contract import ASKED_AT, code
-from x402sim.suite.facilitator.payment import Dialect, Draft
+from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Observed, Play
 from x402sim.suite.facilitator.room import ROUGH, ChainRoomKind
 from x402sim.suite.facilitator.truth import (

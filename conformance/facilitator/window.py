@@ -6,6 +6,7 @@ A payment is valid strictly between its two times, by the time of its block.
 from collections.abc import Callable
 
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.case import (
     Change,
     Demand,
@@ -17,7 +18,7 @@ from x402sim.suite.facilitator.case import (
     refuses,
     unsettled,
 )
-from x402sim.suite.facilitator.payment import Dialect, Draft
+from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Play, Tried
 from x402sim.suite.facilitator.room import ChainRoomKind
 from x402sim.suite.started import CLOCK

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from x402sim.suite import texts
+from x402sim.suite.dialect import BY_PERMIT2, Dialect
 from x402sim.suite.payer.case import (
-    BY_PERMIT2,
     STANDARD,
     Demand,
     PayerRow,
@@ -22,7 +22,7 @@ from x402sim.suite.payer.case import (
     served,
 )
 from x402sim.suite.payer.play import Purchase
-from x402sim.suite.payer.shop import Dialect, Offer, Shop, Story
+from x402sim.suite.payer.shop import Offer, Shop, Story
 from x402sim.suite.wire import Reply, Request, as_json
 
 

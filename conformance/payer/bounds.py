@@ -7,6 +7,7 @@ from functools import partial
 
 from x402sim.protocol import x402
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.payer.case import (
     REFUSED,
     Demand,
@@ -25,7 +26,6 @@ from x402sim.suite.payer.shop import (
     GOODS_PATH,
     PAYMENT_ID_HEADER,
     SESSION_ID_HEADER,
-    Dialect,
     Offer,
     Settled,
     Shop,
@@ -206,7 +206,7 @@ def _page(shop: Shop, _: Request) -> Reply | None:
 
 def _mixed(shop: Shop, _: Request) -> Reply | None:
     """Answer with the other version's number: in version 2's header, or alone in a body."""
-    said = shop.required() | {"x402Version": 3 - (shop.flow.version or 1)}
+    said = shop.required() | {"x402Version": 3 - shop.flow.version}
     if shop.flow is Dialect.V2:
         return Reply(status=402, headers={x402.REQUIRED_HEADER: in_base64(said)}, body=b"{}")
     return Reply(

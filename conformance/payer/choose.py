@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.payer.case import (
     STANDARD,
     Demand,
@@ -14,7 +15,7 @@ from x402sim.suite.payer.case import (
     only,
 )
 from x402sim.suite.payer.play import PRICE_BASE, Purchase
-from x402sim.suite.payer.shop import OTHER_TOKEN, Dialect, Offer, Shop, Story
+from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, Shop, Story
 
 BECAUSE = (
     "a payer that looks only at the first offer misses purchases: shops list several "

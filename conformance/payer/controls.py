@@ -5,6 +5,7 @@ Controls also check the signed payment: amount, nonce, window, and the accepted 
 """
 
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.payer.case import (
     Demand,
     Violation,
@@ -14,7 +15,7 @@ from x402sim.suite.payer.case import (
     served,
 )
 from x402sim.suite.payer.play import PRICE_BASE, Purchase
-from x402sim.suite.payer.shop import Dialect, Lets, Story
+from x402sim.suite.payer.shop import Lets, Story
 from x402sim.suite.verdict import as_json
 
 DAY_S = 86_400

@@ -7,6 +7,7 @@ from typing import Any
 
 from x402sim.protocol import x402
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.payer.case import (
     Demand,
     Violation,
@@ -16,7 +17,7 @@ from x402sim.suite.payer.case import (
     only,
 )
 from x402sim.suite.payer.play import Purchase
-from x402sim.suite.payer.shop import Dialect, Shop, Story, Strike
+from x402sim.suite.payer.shop import Shop, Story, Strike
 from x402sim.suite.wire import How, Reply, Request, as_json
 
 SIGN_IN = "sign-in-with-x"

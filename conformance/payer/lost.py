@@ -8,10 +8,9 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from x402sim.protocol import x402
 from x402sim.suite import texts
+from x402sim.suite.dialect import BY_PERMIT2, Dialect
 from x402sim.suite.payer.case import (
-    BY_PERMIT2,
     OURS,
     Demand,
     PayerRow,
@@ -28,7 +27,6 @@ from x402sim.suite.payer.shop import (
     OTHER_TOKEN,
     PROGRESS,
     RECORDS,
-    Dialect,
     Offer,
     Shop,
     Story,
@@ -60,9 +58,9 @@ _asked_again = Demand(
 
 
 def _receipt(shop: Shop, right: Reply, text: str | None) -> Reply:
-    if shop.flow.version is None:
+    if shop.flow.is_ours:
         return right
-    name = x402.RESPONSE_HEADERS[shop.flow.version]
+    name = shop.flow.response_header
     headers = {key: value for key, value in right.headers.items() if key != name}
     return replace(right, headers=headers if text is None else {**headers, name: text})
 

@@ -11,6 +11,7 @@ from functools import partial
 
 from x402sim.report import results
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.payer.case import (
     OURS,
     REFUSED,
@@ -22,14 +23,7 @@ from x402sim.suite.payer.case import (
     one_price,
     only,
 )
-from x402sim.suite.payer.shop import (
-    PAYMENT_ID_HEADER,
-    SESSION_ID_HEADER,
-    Dialect,
-    Shop,
-    Story,
-    Strike,
-)
+from x402sim.suite.payer.shop import PAYMENT_ID_HEADER, SESSION_ID_HEADER, Shop, Story, Strike
 from x402sim.suite.wire import Reply, Request, as_json
 
 SO = "this host is none of the hosts in the task that may be paid"

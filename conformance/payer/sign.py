@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 
 from x402sim.suite import texts
+from x402sim.suite.dialect import BY_PERMIT2, Dialect
 from x402sim.suite.payer.case import (
-    BY_PERMIT2,
     OURS,
     REFUSED,
     Demand,
@@ -21,7 +21,7 @@ from x402sim.suite.payer.case import (
     only,
 )
 from x402sim.suite.payer.play import CAP_BASE, Purchase
-from x402sim.suite.payer.shop import OTHER_TOKEN, Dialect, Offer, Shop, Story
+from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, Shop, Story
 
 TEN_YEARS_S = 10 * 365 * 86_400
 DAY_S = 86_400

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.money import Transfer
 from x402sim.suite.server.case import ONE_PATH, Demand, buys_one_repeated, case, is_blamed
 from x402sim.suite.server.double import SETTLE, VERIFY
 from x402sim.suite.server.observed import Uses
-from x402sim.suite.server.payment import Dialect, Payment
+from x402sim.suite.server.payment import Payment
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, Violation

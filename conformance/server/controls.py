@@ -3,10 +3,10 @@
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.money import to_base
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.row import only
 from x402sim.suite.server.case import Demand, case
 from x402sim.suite.server.observed import Trade
-from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.play import UNUSED, Play
 from x402sim.suite.verdict import Found, Inconclusive, Violation
 

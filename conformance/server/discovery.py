@@ -8,8 +8,9 @@ from urllib.parse import urlencode, urlsplit
 from x402sim.protocol.bazaar import difference
 from x402sim.protocol.messages import encode
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.server.case import Demand, case
-from x402sim.suite.server.payment import Dialect, offers_in
+from x402sim.suite.server.payment import offers_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, NotApplicable, Violation

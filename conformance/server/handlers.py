@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.row import only
 from x402sim.suite.server.case import (
     HUNG_UP,
@@ -20,7 +21,7 @@ from x402sim.suite.server.case import (
 )
 from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on
 from x402sim.suite.server.observed import Trade
-from x402sim.suite.server.payment import BEFORE_S, Dialect
+from x402sim.suite.server.payment import BEFORE_S
 from x402sim.suite.server.play import BEGINS_S, Item, Play
 from x402sim.suite.verdict import Found, NotApplicable, Untold, Violation
 from x402sim.suite.wire import as_json, says

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.x402 import PAYMENT_IDENTIFIER
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.money import Transfer
 from x402sim.suite.server.case import REFUSED, Demand, case
 from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
-from x402sim.suite.server.payment import Dialect, Payment, receipt_in
+from x402sim.suite.server.payment import Payment, receipt_in
 from x402sim.suite.server.play import PAUSE_S, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, NotApplicable, Violation

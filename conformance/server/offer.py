@@ -8,9 +8,10 @@ from typing import Any
 from x402sim.protocol import x402
 from x402sim.protocol.networks import NETWORKS
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.server.case import Demand, case
 from x402sim.suite.server.observed import Trade
-from x402sim.suite.server.payment import Dialect, offers_in, payable, payables, required_in
+from x402sim.suite.server.payment import offers_in, payable, payables, required_in
 from x402sim.suite.server.play import Headers, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, NotApplicable, Violation

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from x402sim.protocol.x402 import PAYMENT_FLOW
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.server.case import (
     REFUSED,
     Demand,
@@ -24,7 +25,7 @@ from x402sim.suite.server.double import (
     twice,
 )
 from x402sim.suite.server.observed import Trade
-from x402sim.suite.server.payment import Dialect, reason_in
+from x402sim.suite.server.payment import reason_in
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, NotApplicable, Violation

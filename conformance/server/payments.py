@@ -12,11 +12,12 @@ from x402sim.protocol.crypto import PrivateKey, checksum, to_hex
 from x402sim.protocol.eip3009 import Domain
 from x402sim.protocol.permit2_payments import SPONSORED_PERMIT
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.money import Transfer
 from x402sim.suite.row import only
 from x402sim.suite.server.case import SERVED_ONLY_IF_SETTLED, Demand, case, is_blamed
 from x402sim.suite.server.double import Call
-from x402sim.suite.server.payment import Dialect, Payment
+from x402sim.suite.server.payment import Payment
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, NotApplicable, Violation

@@ -7,10 +7,10 @@ started again with its stored data.
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.server.case import HUNG_UP, buys_one, buys_one_repeated, case, of_a_lost_answer
 from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on, waits
 from x402sim.suite.server.observed import Trade, Uses
-from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.play import PAUSE_S, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import REPLICAS

@@ -7,8 +7,9 @@ from functools import partial
 from typing import Any
 
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.server.case import Demand, case
-from x402sim.suite.server.payment import SIGN_IN, Dialect, proof
+from x402sim.suite.server.payment import SIGN_IN, proof
 from x402sim.suite.server.play import Headers, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.started import CLOCK

@@ -7,10 +7,11 @@ from typing import Any
 
 from x402sim.protocol import mcp
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.row import only
 from x402sim.suite.server.case import Demand, case
 from x402sim.suite.server.double import SETTLE, VERIFY, on
-from x402sim.suite.server.payment import Dialect, payable
+from x402sim.suite.server.payment import payable
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, Violation

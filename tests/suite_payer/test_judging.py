@@ -20,9 +20,9 @@ from x402sim.judging import judge
 from x402sim.report.results import Outcome
 from x402sim.suite import subject
 from x402sim.suite.case import unfinished
+from x402sim.suite.dialect import OF_PAYERS
 from x402sim.suite.payer import play
 from x402sim.suite.payer.play import Function, Task
-from x402sim.suite.payer.shop import Dialect
 from x402sim.suite.payer.subject import ONE_THING, PAYER, PayerJudge, all_cases, rows, seconds_of
 from x402sim.text.environment import passing
 
@@ -174,7 +174,7 @@ def test_a_control_that_pays_wrongly_is_a_failure(
     assert found.outcome is Outcome.FAILED
     assert {each.level for each in found.results} == {"MUST"}
     failed = [each for it in found.results for each in it.cases if each.outcome is Outcome.FAILED]
-    assert {each.dialect for each in failed} == {*(flows.split(",") if flows else Dialect)}
+    assert {each.dialect for each in failed} == {*(flows.split(",") if flows else OF_PAYERS)}
     assert all(actual in str(each.actual) and each.exchanges for each in failed)
 
 
@@ -302,7 +302,7 @@ def test_a_door_is_judged_too() -> None:
 
 
 def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
-    assert_every_cell_is_told(rows(), all_cases(), Dialect)
+    assert_every_cell_is_told(rows(), all_cases(), OF_PAYERS)
 
 
 def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:

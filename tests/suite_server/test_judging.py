@@ -25,7 +25,8 @@ from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.protocol.x402 import to_base64
 from x402sim.report.exchange import written
 from x402sim.report.results import CaseResult, Outcome
-from x402sim.suite.server.payment import Dialect, message, proof
+from x402sim.suite.dialect import OF_SERVERS, Dialect
+from x402sim.suite.server.payment import message, proof
 from x402sim.suite.server.play import Item
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Given
@@ -84,7 +85,7 @@ def test_a_server_gets_what_the_guide_says() -> None:
 
 
 def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
-    assert_every_cell_is_told(rows(), all_cases(), Dialect)
+    assert_every_cell_is_told(rows(), all_cases(), OF_SERVERS)
 
 
 def judged(ids: str, *servers: list[str], items: Sequence[Item] = ITEMS) -> dict[str, CaseResult]:

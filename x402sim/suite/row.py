@@ -9,14 +9,14 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import cache
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 from x402sim.spec.clauses import LEVELS, Level
 from x402sim.spec.ground import BINDING, Ground, GroundType, Sentence, folder
 from x402sim.spec.needs import Need
 from x402sim.suite.case import Case
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.verdict import Found
 
 
@@ -124,7 +124,7 @@ class Row(ABC):
     """The subject's name, and its document's."""
     control: ClassVar[str]
     """The slug of the controls."""
-    dialects: ClassVar[type[StrEnum]]
+    dialects: ClassVar[Sequence[Dialect]]
 
     section: str
     slug: str
@@ -239,9 +239,6 @@ class RoomRow(Row):
         )
 
 
-AnyDialect = TypeVar("AnyDialect", bound=StrEnum)
-
-
-def only(kept: Sequence[AnyDialect], reason: str) -> dict[AnyDialect, str]:
+def only(kept: Sequence[Dialect], reason: str) -> dict[Dialect, str]:
     """Return the reason for every dialect but the kept dialects."""
-    return {dialect: reason for dialect in type(kept[0]) if dialect not in kept}
+    return {dialect: reason for dialect in Dialect if dialect not in kept}

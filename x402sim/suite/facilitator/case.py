@@ -8,8 +8,9 @@ from x402sim.report.results import Loss
 from x402sim.spec.ground import BINDING, Sentence
 from x402sim.spec.needs import Need
 from x402sim.suite import row, texts
+from x402sim.suite.dialect import BY_PERMIT2, OF_FACILITATORS, Dialect
 from x402sim.suite.drafts import lost
-from x402sim.suite.facilitator.payment import BY_PERMIT2, Answer, Dialect, Draft
+from x402sim.suite.facilitator.payment import Answer, Draft
 from x402sim.suite.facilitator.play import Play, Tried
 from x402sim.suite.facilitator.room import PLAIN, ChainRoomKind, FacilitatorRoom, Money
 from x402sim.suite.row import Demand as Demand, only as only
@@ -93,7 +94,7 @@ class FacilitatorRow(row.RoomRow):
 
     subject: ClassVar[str] = "facilitator"
     control: ClassVar[str] = "settles"
-    dialects: ClassVar[type[Dialect]] = Dialect
+    dialects: ClassVar[Sequence[Dialect]] = OF_FACILITATORS
     plain: ClassVar[ChainRoomKind] = PLAIN
     not_played: ClassVar[Mapping[Dialect, Mapping[str, str]]] = dict.fromkeys(
         BY_PERMIT2, NOT_BY_PERMIT2

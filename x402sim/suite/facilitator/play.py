@@ -21,14 +21,8 @@ from x402sim.protocol.permit2 import PERMIT2
 from x402sim.protocol.permit2_payments import FACILITATOR, UPTO
 from x402sim.report.exchange import Exchange, Message
 from x402sim.suite import rooms
-from x402sim.suite.facilitator.payment import (
-    BY_PERMIT2,
-    PRICE_BASE,
-    Answer,
-    Dialect,
-    Draft,
-    drafted,
-)
+from x402sim.suite.dialect import BY_PERMIT2, Dialect
+from x402sim.suite.facilitator.payment import PRICE_BASE, Answer, Draft, drafted
 from x402sim.suite.facilitator.room import BALANCE_BASE, FacilitatorRoom, Money
 from x402sim.suite.money import Transfer
 from x402sim.suite.redact import redacted

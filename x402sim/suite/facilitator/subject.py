@@ -19,9 +19,9 @@ from x402sim.clock import stopwatch
 from x402sim.report.results import CaseResult
 from x402sim.spec.needs import Need
 from x402sim.suite import rooms
+from x402sim.suite.dialect import OF_FACILITATORS, Dialect
 from x402sim.suite.engine import Judging, Plan, Played, skipped, unclear
 from x402sim.suite.facilitator.case import is_paid, tokens
-from x402sim.suite.facilitator.payment import Dialect
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import (
     DEFAULT_URL,
@@ -159,7 +159,7 @@ BLIND = (
 )
 
 
-dialects_in = one_of(Dialect, "dialects")
+dialects_in = one_of(OF_FACILITATORS, "dialects")
 """Reads dialects, separated by commas; raises `ValueError`."""
 
 
@@ -187,7 +187,7 @@ class FacilitatorOptions(OfJudge):
         read=port_for("its chain", "let the facilitator use it as its node"),
     )
     dialects: tuple[Dialect, ...] | None = flag(
-        f"Dialects to judge: {', '.join(Dialect)}; default: each whose control passes.",
+        f"Dialects to judge: {', '.join(OF_FACILITATORS)}; default: each whose control passes.",
         metavar="DIALECTS",
         read=dialects_in,
     )
@@ -256,7 +256,9 @@ async def begin(
     )
     if options.rpc:
         tell(f"the chain is at http://127.0.0.1:{options.rpc}")
-    wanted = [dialect for dialect in Dialect if dialect in (options.dialects or Dialect)]
+    wanted = [
+        dialect for dialect in OF_FACILITATORS if dialect in (options.dialects or OF_FACILITATORS)
+    ]
     wanted = [dialect for dialect in wanted if any(case.dialect is dialect for case in cases)]
 
     def left_out(case: RoomCase, broken: Mapping[Dialect, str]) -> CaseResult | None:

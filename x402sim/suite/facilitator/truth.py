@@ -3,8 +3,9 @@ payments interfere.
 """
 
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.case import Demand, gas, no_server_error, tokens
-from x402sim.suite.facilitator.payment import Answer, Dialect
+from x402sim.suite.facilitator.payment import Answer
 from x402sim.suite.facilitator.play import Observed, Play
 from x402sim.suite.verdict import Violation
 

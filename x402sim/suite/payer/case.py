@@ -8,8 +8,9 @@ from x402sim.report import results
 from x402sim.spec.ground import Sentence
 from x402sim.suite import row, texts
 from x402sim.suite.case import Case
+from x402sim.suite.dialect import BY_PERMIT2, OF_PAYERS, Dialect
 from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, STARTS, Purchase
-from x402sim.suite.payer.shop import Dialect, Story
+from x402sim.suite.payer.shop import Story
 from x402sim.suite.row import Demand as Demand
 from x402sim.suite.verdict import Found, Violation as Violation
 from x402sim.text.words import counted
@@ -36,8 +37,6 @@ REFUSED = 1
 SEVERAL = "budget/several"
 """The row that shows whether a payer buys several things, by its dialect."""
 OURS = (Dialect.STEPS, Dialect.SESSION)
-BY_PERMIT2 = (Dialect.PERMIT2, Dialect.UPTO)
-"""Version 2, with another signature: judged by what is signed."""
 STANDARD = (Dialect.V1, Dialect.V2, Dialect.MCP)
 _AS_V2 = ("send", "hostile", "extension")
 """The sections about what is read and sent, whatever is signed."""
@@ -54,7 +53,7 @@ class PayerRow(row.Row):
 
     subject: ClassVar[str] = "payer"
     control: ClassVar[str] = "buys"
-    dialects: ClassVar[type[Dialect]] = Dialect
+    dialects: ClassVar[Sequence[Dialect]] = OF_PAYERS
 
     play: Story | Callable[[Dialect], Story]
     starts: int = STARTS

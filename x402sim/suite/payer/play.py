@@ -30,6 +30,7 @@ from x402sim.protocol.networks import NETWORKS, Network
 from x402sim.report.exchange import MOST, Exchange, Message
 from x402sim.report.results import Loss
 from x402sim.rng import Rng
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.node import Node
 from x402sim.suite.kept import kept
 from x402sim.suite.money import NEWEST, transfers
@@ -38,7 +39,6 @@ from x402sim.suite.payer.shop import (
     PAYMENT_ID_HEADER,
     SESSION_ID_HEADER,
     TOOL,
-    Dialect,
     Lets,
     Offer,
     Settled,
@@ -48,6 +48,7 @@ from x402sim.suite.payer.shop import (
     authorizations_in,
     is_elsewhere,
     is_usable,
+    lets_of,
     payments_in,
     read,
 )
@@ -371,7 +372,7 @@ class Purchase:
     def known(self) -> list[str]:
         """Return the reasons for a failed purchase that the judge can see."""
         signed = self.signed.values()
-        unusable = next((x.lets for x in signed if x.lets is not self.flow.lets), None)
+        unusable = next((x.lets for x in signed if x.lets is not lets_of(self.flow)), None)
         why = {
             "it requested nothing": not self.requests,
             "its signature fits no domain (name, version, chain id, contract) of the task or of an "
@@ -526,7 +527,7 @@ class _Case:
         network, flow = self.network, self.flow
         self.rpc_url = f"{node}/rpc"
         extra = x402.domain_of(network)
-        if flow.lets is Lets.WITNESS:
+        if flow.by_permit2:
             extra |= {permit2_payments.METHOD: permit2_payments.PERMIT2_METHOD}
         if flow is Dialect.UPTO:
             extra |= {permit2_payments.FACILITATOR: checksum(self.sender)}
@@ -534,9 +535,9 @@ class _Case:
             amount=str(PRICE_BASE),
             pay_to=payee,
             asset=checksum(network.asset),
-            network=x402.network_name(flow.version or 1, network),
+            network=x402.network_name(flow.version, network),
             extra=extra,
-            scheme=permit2_payments.UPTO if flow is Dialect.UPTO else x402.SCHEME,
+            scheme=flow.scheme,
         )
         self.shop = Shop(
             flow=flow,
@@ -556,7 +557,7 @@ class _Case:
 
     async def allow(self) -> None:
         """Allow Permit2 to take the cap, as the owner of the wallet has done before."""
-        if self.flow.lets is Lets.WITNESS and self.story.is_allowed:
+        if self.flow.by_permit2 and self.story.is_allowed:
             approval = abi.approve(permit2.PERMIT2, CAP_BASE)
             await self.chain.send(Call(self.me, self.chain.token, approval))
 
@@ -640,7 +641,7 @@ class _Case:
                 permit = Permit(auth.from_, auth.to, auth.value, nonce, ends)
                 data = abi.permit(permit, each.signature)
                 await self.sent(Call(self.sender, self.chain.token, data))
-        return await self.answered(request, [x for x in found if x.lets is self.flow.lets])
+        return await self.answered(request, [x for x in found if x.lets is lets_of(self.flow)])
 
     async def at_other(self, request: Request) -> Reply:
         """Answer at any other host."""
@@ -762,7 +763,7 @@ class _Case:
             reason = str(why)
             if reason.startswith("TRANSFER_FROM_FAILED"):
                 return Settled("", permit2_payments.ALLOWANCE)
-            used = x402_reasons.NONCE_USED[self.flow.version or 1]
+            used = x402_reasons.NONCE_USED[self.flow.version]
             of_token = _REASONS.get(reverts.cause(reason), used)
             return Settled("", REVERTS.get(reason.partition("(")[0], of_token))
         return Settled(to_hex(await self.chain.send(call)))
@@ -788,7 +789,7 @@ class _Case:
             left = await self._asked(abi.calldata(ALLOWANCE, self.me, parse_address(spender)))
             if spender == PERMIT2:  # what was allowed counts: a payment may have used it up
                 values = (int.from_bytes(log.data) for log in logs if log.topics[2] == to_permit2)
-                left = max(values) - self.told_base if self.flow.lets is Lets.WITNESS else 0
+                left = max(values) - self.told_base if self.flow.by_permit2 else 0
             if left > 0:
                 played.allowed.append((spender, left))
         now_s = CLOCK.now_s() + self.story.skew_s

@@ -13,13 +13,13 @@ from typing import ClassVar
 
 from x402sim.spec.ground import Sentence
 from x402sim.suite import row, texts
+from x402sim.suite.dialect import OF_SERVERS, Dialect
 from x402sim.suite.row import Demand as Demand, RoomKind
 from x402sim.suite.server.double import (
     Call,
     Twist,
 )
 from x402sim.suite.server.observed import Trade, Uses
-from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import PLAIN
@@ -78,7 +78,7 @@ class ServerRow(row.RoomRow):
 
     subject: ClassVar[str] = "server"
     control: ClassVar[str] = "sells"
-    dialects: ClassVar[type[Dialect]] = Dialect
+    dialects: ClassVar[Sequence[Dialect]] = OF_SERVERS
     plain: ClassVar[RoomKind] = PLAIN
     not_played: ClassVar[Mapping[Dialect, Mapping[str, str]]] = {Dialect.MCP: NOT_OF_TOOLS}
     sentences: ClassVar[Mapping[Dialect, Mapping[Sentence, Sentence | None]]] = {

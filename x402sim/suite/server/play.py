@@ -15,6 +15,7 @@ from x402sim.protocol.messages import decoded
 from x402sim.report.exchange import Exchange, Message
 from x402sim.report.results import Loss
 from x402sim.suite import rooms
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.drafts import lost
 from x402sim.suite.money import Transfer
 from x402sim.suite.redact import cut, redacted
@@ -30,7 +31,6 @@ from x402sim.suite.server.double import (
 )
 from x402sim.suite.server.observed import Trade, Uses
 from x402sim.suite.server.payment import (
-    Dialect,
     Payment,
     payables,
     paying,
