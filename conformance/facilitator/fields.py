@@ -25,7 +25,7 @@ from x402sim.suite.facilitator.case import (
     refuses,
     wants,
 )
-from x402sim.suite.facilitator.payment import STANDARD, VERSION_2, Draft
+from x402sim.suite.facilitator.payment import RESOURCE, STANDARD, VERSION_2, Draft
 from x402sim.suite.facilitator.play import Observed, Play, Tried
 from x402sim.suite.facilitator.truth import is_not_valid
 from x402sim.suite.verdict import Violation
@@ -121,6 +121,15 @@ async def _verified_for_less(play: Play) -> Observed:
     draft = await play.draft()
     verified = await play.verify(draft.signed(value=draft.auth.value + 1))
     return replace(await play.observe(), verified=verified)
+
+
+LONG = "A report about the weather of tomorrow, hour by hour. " * 40
+
+
+def _described(draft: Draft) -> Draft:
+    if draft.dialect is Dialect.V2:
+        return draft.with_value("payment.resource", {"url": RESOURCE, "description": LONG})
+    return draft.with_value("requirements.description", LONG)
 
 
 ROWS = [
@@ -392,5 +401,18 @@ ROWS = [
         agreed("With any transfer method, a payment called valid settles as signed", texts.CALLS),
         changes={name: _method(name) for name in ("permit2", "erc7710", "nothing")},
         absent=only(STANDARD, "the dialect of Cronos has no `extra`"),
+    ),
+    pays(
+        "fields/description-long",
+        Demand(
+            title="A good payment settles for goods described in two thousand characters",
+            ground=texts.ours(
+                texts.DESCRIBED,
+                because="a hosted facilitator refuses more than 500, and its shops lose sales "
+                "for a word too many (x402-foundation/x402#2832)",
+            ),
+            test=is_paid,
+        ),
+        changes=_described,
     ),
 ]

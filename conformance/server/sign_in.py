@@ -1,7 +1,6 @@
 """If the 402 offers `sign-in-with-x`: a wallet that has paid gets in, and no other wallet."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.server.case import Demand, case
+from x402sim.suite.server.observed import Asked, Unpaid
 from x402sim.suite.server.payment import SIGN_IN, proof
 from x402sim.suite.server.play import Headers, Play
 from x402sim.suite.server.raw import Answer
@@ -19,23 +19,6 @@ V2_ONLY = {Dialect.V1: "extensions are of version 2"}
 PHISHER = "bank.example"
 STRANGER = 2
 """The account of the room that buys nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A sign-in, and the answer."""
-
-    about: str
-    answer: Answer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entries:
-    """Wrong sign-ins, the goods of a payment, and the price."""
-
-    entries: Sequence[Entry]
-    goods: Answer
-    price: int
 
 
 class NotLetIn(NotApplicable):
@@ -76,17 +59,17 @@ async def _signs_in(play: Play) -> str:
 Wrong = Callable[[Play, Mapping[str, Any]], Mapping[str, Headers]]
 
 
-def _wrong(wrong: Wrong) -> Callable[[Play], Awaitable[Entries]]:
+def _wrong(wrong: Wrong) -> Callable[[Play], Awaitable[Unpaid]]:
     """Return the play of wrong sign-ins, each with its own challenge."""
 
-    async def play(it: Play) -> Entries:
+    async def play(it: Play) -> Unpaid:
         goods, price = await _member(it)
         found = []
         for about in wrong(it, await _challenge(it)):
             headers = wrong(it, await _challenge(it))[about]
             it.say(f"{about}:")
-            found.append(Entry(about, await it.ask(headers=headers)))
-        return Entries(entries=found, goods=goods, price=price)
+            found.append(Asked(about, await it.ask(headers=headers)))
+        return Unpaid(tries=found, goods=goods, price=price)
 
     return play
 
@@ -128,17 +111,17 @@ def _times(play: Play, fields: Mapping[str, Any]) -> Mapping[str, Headers]:
     }
 
 
-async def _replayed(play: Play) -> Entries:
+async def _replayed(play: Play) -> Unpaid:
     goods, price = await _member(play)
     header = proof(await _challenge(play), play.room.payer)
     if not play.is_goods(await play.ask(headers=[header]), goods):
         raise NotApplicable("a wallet that has paid is let in once")
-    again = Entry("the same proof twice", await play.ask(headers=[header]))
-    return Entries(entries=[again], goods=goods, price=price)
+    again = Asked("the same proof twice", await play.ask(headers=[header]))
+    return Unpaid(tries=[again], goods=goods, price=price)
 
 
-def _is_not_let_in(play: Play, observed: Entries) -> Found:
-    for each in observed.entries:
+def _is_not_let_in(play: Play, observed: Unpaid) -> Found:
+    for each in observed.tries:
         if play.is_goods(each.answer, observed.goods):
             return Violation(
                 demand="sign-in-proves-wallet",

@@ -11,6 +11,7 @@ from x402sim.suite.dialect import Dialect
 from x402sim.suite.row import only
 from x402sim.suite.server.case import Demand, case
 from x402sim.suite.server.double import SETTLE, VERIFY, on
+from x402sim.suite.server.observed import Asked
 from x402sim.suite.server.payment import payable
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
@@ -50,19 +51,11 @@ def _named(_: Play, answer: Answer) -> str:
     return f"the tool calls itself {about.get('url') if isinstance(about, dict) else about!r}"
 
 
-@dataclass(frozen=True, slots=True)
-class Unpaid:
-    """A call without a payment, and the answer."""
-
-    about: str
-    answer: Answer
-
-
 def _call(play: Play) -> dict[str, Any]:
     return {"name": play.item.call.name, "arguments": play.item.call.arguments}
 
 
-def _serves_nothing(play: Play, observed: Sequence[Unpaid]) -> Found:
+def _serves_nothing(play: Play, observed: Sequence[Asked]) -> Found:
     served = next((each for each in observed if each.answer.is_2xx), None)
     if served is None:
         return None
@@ -159,7 +152,7 @@ async def _asked(play: Play) -> Answer:
     ),
     absent=ONLY_TOOLS,
 )
-async def _unpaid(play: Play) -> Sequence[Unpaid]:
+async def _unpaid(play: Play) -> Sequence[Asked]:
     """Call without a payment, with content that a server may take for a payment."""
     call = _call(play)
     receipt = {"success": True, "transaction": "0x" + "ab" * 32, "network": "eip155:84532"}
@@ -173,7 +166,7 @@ async def _unpaid(play: Play) -> Sequence[Unpaid]:
         "a payment beside _meta": {mcp.PAYMENT: {"x402Version": 2}},
         "a progress token": {"_meta": {"progressToken": 1}},
     }
-    return [Unpaid(about, await play.call(call | more)) for about, more in calls.items()]
+    return [Asked(about, await play.call(call | more)) for about, more in calls.items()]
 
 
 @case(

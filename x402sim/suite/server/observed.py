@@ -72,3 +72,22 @@ class Uses:
         hows = "; ".join(f"{n}: {each.how}" for n, each in enumerate(self.answers, 1))
         ran = "" if self.runs is None else f"; handlers ran {often(self.runs)}"
         return f"{hows}; {counted(len(self.moved), 'transfer')}{ran}"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, in words, and the answer."""
+
+    about: str
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpaid:
+    """Requests without a good payment, the goods of a payment, and their price in base units."""
+
+    tries: Sequence[Asked]
+    goods: Answer
+    price: int
+    made: int | None = None
+    """How often the paid handler ran for the requests; None if not counted."""
