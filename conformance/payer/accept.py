@@ -36,16 +36,8 @@ def _odd(
     return case(f"accept/{slug}", is_bought(title, because), absent=absent or {})(story)
 
 
-def _small(_: Shop, right: Offer) -> list[Offer]:
-    return [replace(right, asset=right.asset.lower(), pay_to=right.pay_to.lower())]
-
-
 def _more(_: Shop, right: Offer) -> list[Offer]:
     return [replace(right, extra={**right.extra, "decimals": 6, "note": ["a", {"b": None}]})]
-
-
-def _https(shop: Shop, url: str) -> str:
-    return url.replace("http://", "https://")
 
 
 _DEMO = {"x-demo": {"info": {"ticket": "t-1"}, "schema": {"type": "object"}}}
@@ -73,14 +65,18 @@ ROWS = [
         "The resource says https where http was asked",
         "behind a proxy a shop does not know its own scheme (x402-foundation/x402#636, #924); who "
         "demands equality refuses valid offers",
-        Story(resource=_https),
+        Story(resource=lambda shop, url: url.replace("http://", "https://")),
         only([Dialect.V1, Dialect.V2], "its resource has no scheme"),
     ),
     _odd(
         "small-letters",
         "Addresses in lower case",
         "both spellings are the same address",
-        Story(offers=_small),
+        Story(
+            offers=lambda _, right: [
+                replace(right, asset=right.asset.lower(), pay_to=right.pay_to.lower())
+            ]
+        ),
     ),
     _odd(
         "more-in-extra",

@@ -26,7 +26,6 @@ from x402sim.suite.payer.shop import (
     GOODS_PATH,
     PAYMENT_ID_HEADER,
     SESSION_ID_HEADER,
-    Offer,
     Settled,
     Shop,
     Story,
@@ -41,10 +40,6 @@ FEW_REQUESTS = 8
 """The most requests of a payer that doubles its waits until its patience ends."""
 MOST_REQUESTS = 60
 """More than a payer needs for three starts, with ten tries each."""
-
-
-def _instalment(_: Shop, right: Offer) -> list[Offer]:
-    return [replace(right, amount="20000")]
 
 
 def _next_part(shop: Shop, _: Reply) -> Reply:
@@ -245,7 +240,12 @@ ROWS = [
         absent=only(
             _STANDARD_HTTP, "a redirect between requests that pay is of the standard over HTTP"
         ),
-    )(Story(offers=_instalment, strikes=(Strike(settles=True, reply=_next_part),) * 10)),
+    )(
+        Story(
+            offers=lambda _, right: [replace(right, amount="20000")],
+            strikes=(Strike(settles=True, reply=_next_part),) * 10,
+        )
+    ),
     case(
         "budget/paid-and-asked-for-ever",
         one_price(

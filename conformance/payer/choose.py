@@ -43,12 +43,7 @@ def _networks(shop: Shop, right: Offer) -> list[Offer]:
     ]
 
 
-def _cheaper(_: Shop, right: Offer) -> list[Offer]:
-    return [replace(right, amount="40000"), right]
-
-
-def _bait(_: Shop, right: Offer) -> list[Offer]:
-    return [replace(right, amount="100000"), right]  # less than the cap, compared as text
+# less than the cap, compared as text
 
 
 def _flows(_: Shop, right: Offer) -> list[Offer]:
@@ -118,7 +113,8 @@ ROWS = [
             BECAUSE,
             texts.ACCEPTS,
         ),
-    )(Story(offers=_bait)),
+        # less than the cap, compared as text
+    )(Story(offers=lambda _, right: [replace(right, amount="100000"), right])),
     _among("choose/many", is_bought("The twentieth offer is found", BECAUSE, texts.ACCEPTS))(
         Story(offers=_many)
     ),
@@ -129,7 +125,7 @@ ROWS = [
             ground=texts.silent(texts.ACCEPTS, why="no text says which offer a client prefers"),
             test=_price_paid,
         ),
-    )(Story(offers=_cheaper)),
+    )(Story(offers=lambda _, right: [replace(right, amount="40000"), right])),
     case(
         "choose/flow",
         Demand(

@@ -38,10 +38,6 @@ def _challenge(shop: Shop, domain: str, uri: str) -> Mapping[str, Any]:
     return {SIGN_IN: {"info": info, "supportedChains": chains, "schema": {"type": "object"}}}
 
 
-def _foreign(shop: Shop) -> Mapping[str, Any]:
-    return _challenge(shop, VICTIM, f"https://{VICTIM}/login")
-
-
 def _signed_for_another(played: Purchase) -> Violation | None:
     for name, text in played.headers:
         said = x402.json_in(text)
@@ -51,10 +47,6 @@ def _signed_for_another(played: Purchase) -> Violation | None:
                 actual=f"it signed in at {VICTIM}, and gave the signature to the shop",
             )
     return None
-
-
-def _own(shop: Shop) -> Mapping[str, Any]:
-    return _challenge(shop, shop.origin.removeprefix("http://"), shop.url)
 
 
 def _members_only(shop: Shop, request: Request) -> Reply | None:
@@ -70,10 +62,6 @@ def _pays_again(played: Purchase) -> str | None:
     if signs_in and not played.signed:
         return "it signs in, and pays nothing"
     return f"{'signs in; ' if signs_in else ''}payments: {len(played.signed)}"
-
-
-def _identifier(shop: Shop) -> Mapping[str, Any]:
-    return x402.IDENTIFIER_OFFER
 
 
 def _strict(shop: Shop, request: Request) -> Reply | None:
@@ -125,7 +113,7 @@ ROWS = [
             ),
             test=_signed_for_another,
         ),
-    )(Story(extensions=_foreign)),
+    )(Story(extensions=lambda shop: _challenge(shop, VICTIM, f"https://{VICTIM}/login"))),
     _extension(
         "extension/sign-in-instead",
         Demand(
@@ -133,7 +121,12 @@ ROWS = [
             ground=texts.silent(why="the extension is optional for clients"),
             test=_pays_again,
         ),
-    )(Story(extensions=_own, first=_members_only)),
+    )(
+        Story(
+            extensions=lambda shop: _challenge(shop, shop.origin.removeprefix("http://"), shop.url),
+            first=_members_only,
+        )
+    ),
     _extension(
         "extension/identifier",
         Demand(
@@ -148,5 +141,5 @@ ROWS = [
             texts.RESEND,
         ),
         gets_what_it_paid("who pays and gives up has lost the price"),
-    )(Story(extensions=_identifier, paying=_strict, strikes=(_LOST,))),
+    )(Story(extensions=lambda shop: x402.IDENTIFIER_OFFER, paying=_strict, strikes=(_LOST,))),
 ]

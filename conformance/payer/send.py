@@ -109,10 +109,6 @@ def _prose(shop: Shop) -> str:
     return PROSE.format(amount="0.05", thief=shop.thief, other=shop.other)
 
 
-def _elsewhere(shop: Shop, url: str) -> str:
-    return url.replace(shop.origin, shop.other)
-
-
 def _in_prose(shop: Shop, _: Request) -> Reply:
     return as_json({"error": _prose(shop), "payTo": shop.thief, "amount": "50000"}, 402)
 
@@ -159,7 +155,12 @@ ROWS = [
             texts.CONTROLS,
         ),
         absent=only([Dialect.V1, Dialect.V2], "its resource is no URL"),
-    )(Story(resource=_elsewhere, elsewhere=_asks_for_the_thief)),
+    )(
+        Story(
+            resource=lambda shop, url: url.replace(shop.origin, shop.other),
+            elsewhere=_asks_for_the_thief,
+        )
+    ),
     _refused(
         "send/asked-in-prose",
         nothing(

@@ -55,10 +55,6 @@ def _ends_within_a_day(played: Purchase) -> Violation | None:
     return None
 
 
-def _signs_for_name(played: Purchase) -> str:
-    return f"payments signed: {len(played.signed)}"
-
-
 def _too_dear(_: Shop, right: Offer) -> list[Offer]:
     """Offer a little too much, and an amount that is more than the cap, but not as text."""
     return [replace(right, amount=text) for text in (str(CAP_BASE + 1), "100000")]
@@ -138,7 +134,7 @@ ROWS = [
                 texts.TOKEN_NAME,
                 why="a signature for it never settles, so nothing is lost by it",
             ),
-            test=_signs_for_name,
+            test=lambda played: f"payments signed: {len(played.signed)}",
         ),
         absent=_NO_EXTRA | dict.fromkeys(BY_PERMIT2, "the domain is Permit2's, not the token's"),
     )(

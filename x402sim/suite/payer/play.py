@@ -96,33 +96,19 @@ class Task:
     urls: tuple[str, ...] = ()
     """All URLs to buy within `max_amount`; `url` is the first, often the only."""
 
+    @property
+    def _base(self) -> str:
+        return self.url[: self.url.index("/", 8)]
+
     def environment(self, file: Path) -> dict[str, str]:
         """Return the environment variables of a command."""
-        own = {
-            "URL": self.url,
-            "URLS": " ".join(self.urls),
-            "FLOW": self.flow,
-            "METHOD": self.method,
-            "PRIVATE_KEY": self.private_key,
-            "NETWORK": self.network,
-            "NETWORK_NAME": self.network_name,
-            "ASSET": self.asset,
-            "MAX_AMOUNT": self.max_amount,
-            "MAX_AMOUNT_BASE_UNITS": self.max_amount_base_units,
-            "RPC_URL": self.rpc_url,
-            "STATE_DIR": self.state_dir,
-            "ALLOWED_HOSTS": ",".join(self.allowed_hosts),
-            "TASK_FILE": str(file),
-        }
-        if self.body:
-            own["BODY"] = self.body
-        if self.tool:
-            own |= {"TOOL": self.tool, "ARGUMENTS": self.arguments}
-        base = self.url[: self.url.index("/", 8)]
+        told = {name: value for name in _TOLD if (value := getattr(self, name))}
+        told |= {"urls": " ".join(self.urls), "allowed_hosts": ",".join(self.allowed_hosts)}
         return {
-            **{f"X402SIM_{name}": value for name, value in own.items()},
+            **{f"X402SIM_{name.upper()}": value for name, value in told.items()},
+            "X402SIM_TASK_FILE": str(file),
             "X402_REDTEAM_TASK": str(file),
-            "X402_REDTEAM_BASE_URL": base,
+            "X402_REDTEAM_BASE_URL": self._base,
             "X402_REDTEAM_RPC_URL": self.rpc_url,
             "X402_REDTEAM_CHAIN": "evm",
             "X402_EVM_RPC_URL": self.rpc_url,
@@ -131,18 +117,24 @@ class Task:
 
     def document(self) -> dict[str, Any]:
         """Return the task file: these fields, and the fields of x402-redteam's contract."""
-        base = self.url[: self.url.index("/", 8)]
         return {
             **asdict(self),
             "version": 1,
             "run_id": Path(self.state_dir).parent.name,
-            "base_url": base,
+            "base_url": self._base,
             "chain": "evm",
             "budget_usd": float(self.max_amount),
             "wallet": {"address": self.address, "private_key": self.private_key},
             "evm_rpc_url": self.rpc_url,
             "notice": "test keys: no money anywhere else",
         }
+
+
+_TOLD = (
+    *("url", "flow", "method", "body", "tool", "arguments", "private_key", "network"),
+    *("network_name", "asset", "max_amount", "max_amount_base_units", "rpc_url", "state_dir"),
+)
+"""The fields of a task that are variables of a command, unless empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
