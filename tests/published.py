@@ -26,7 +26,7 @@ from x402sim.protocol.networks import network_named
 from x402sim.report.results import Outcome, by_dialect
 from x402sim.suite import published
 from x402sim.suite.case import ONLY, Case
-from x402sim.suite.payer.case import BY_PERMIT2
+from x402sim.suite.dialect import BY_PERMIT2
 from x402sim.suite.payer.play import Task
 from x402sim.suite.subject import subject
 from x402sim.text.templates import markdown_table

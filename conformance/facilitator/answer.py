@@ -10,20 +10,18 @@ from x402sim.chain import contract
 from x402sim.protocol import x402
 from x402sim.protocol.networks import is_hash
 from x402sim.suite import texts
+from x402sim.suite.dialect import BY_PERMIT2, Dialect
 from x402sim.suite.facilitator.case import (
     Demand,
-    Tried,
     case,
     is_paid,
     is_settled,
     only,
-    tried,
-    tries,
+    pays,
 )
-from x402sim.suite.facilitator.payment import BY_PERMIT2, STANDARD, Answer, Dialect
-from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.payment import STANDARD, Answer
+from x402sim.suite.facilitator.play import Play, Tried
 from x402sim.suite.facilitator.room import Money
-from x402sim.suite.facilitator.truth import used_by_another
 from x402sim.suite.verdict import Violation
 
 _ONLY_STANDARD = "its answers have another form"
@@ -134,9 +132,7 @@ def _has_reasons(_: Play, observed: Sequence[Tried]) -> Violation | None:
         for name, answer in (("verify", each.verified), ("settle", each.settled)):
             if not (answer.reason or answer.is_valid or answer.succeeded):
                 return Violation(
-                    demand="refusal-has-a-reason",
-                    actual=f"{each.about}: {name}: {answer.how}",
-                    why="nobody can tell what is to be repaired (x402-foundation/x402#804)",
+                    demand="refusal-has-a-reason", actual=f"{each.about}: {name}: {answer.how}"
                 )
     return None
 
@@ -150,11 +146,7 @@ def _words(play: Play, observed: Sequence[Tried]) -> Violation | None:
                 own[f"{each.about}: {answer.reason}"] = None
     if not own:
         return None
-    return Violation(
-        demand="standard-reasons",
-        actual="; ".join(own),
-        why="a payer acts on the words that it knows: it may sign again where it must not",
-    )
+    return Violation(demand="standard-reasons", actual="; ".join(own))
 
 
 def _status(_: Play, observed: Sequence[Tried]) -> str:
@@ -242,7 +234,7 @@ async def _wrong(play: Play) -> list[Tried]:
     absent = contract.wallet_address(payer.address_bytes)
     await play.room.chain.fund(absent, good.auth.value)
     if play.dialect is not Dialect.UPTO:  # only the named facilitator can settle it
-        await used_by_another(play, used)
+        await play.used_by_another(used)
     wrong = {
         "another signer": good.signed(by=other),
         "too little": good.signed(value=1),
@@ -270,7 +262,7 @@ async def _wrong(play: Play) -> list[Tried]:
     if play.dialect is Dialect.UPTO:
         wrong["another facilitator"] = good.signed(permit={"facilitator": play.payee()})
         del wrong["a used nonce"]
-    return [await tried(play, draft, about) for about, draft in wrong.items()]
+    return [await play.tried(draft, about) for about, draft in wrong.items()]
 
 
 @case(
@@ -285,7 +277,7 @@ async def _verified(play: Play) -> Verified:
     draft = await play.draft()
     answers = [await play.verify(draft) for _ in range(3)]
     money = await play.money()
-    return Verified(answers, money, await tried(play, draft))
+    return Verified(answers, money, await play.tried(draft))
 
 
 @case(
@@ -318,7 +310,7 @@ async def _written_otherwise(play: Play) -> Tried:
 
 
 ROWS = [
-    case(
+    pays(
         "answer/settled",
         Demand(
             title="A settlement names the network, in the version's words, and the transaction",
@@ -333,6 +325,7 @@ ROWS = [
             test=_names_payer,
             suffix="payer",
         ),
+        changes=lambda draft: draft,
         absent=only(STANDARD, _ONLY_STANDARD),
-    )(tries()),
+    ),
 ]

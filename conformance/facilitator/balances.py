@@ -10,37 +10,31 @@ from x402sim.protocol.permit2 import PERMIT2
 from x402sim.protocol.permit2_payments import SPONSORED_PERMIT
 from x402sim.spec.ground import Sentence
 from x402sim.suite import texts
+from x402sim.suite.dialect import BY_PERMIT2
 from x402sim.suite.facilitator.case import Demand, FacilitatorRow, case, is_settled, only
-from x402sim.suite.facilitator.payment import BY_PERMIT2, PRICE_BASE, Draft
-from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.payment import PRICE_BASE, Draft
+from x402sim.suite.facilitator.play import Observed, Play
 from x402sim.suite.facilitator.room import ROUGH
 from x402sim.suite.facilitator.truth import (
-    Observed,
-    drained,
     is_not_valid,
     must_not_settle,
     no_server_errors,
-    observe,
     sends_nothing,
-    settled_when_mined,
     success_is_this_transfer,
-    unmined,
-    valid_first,
-    verified_and_settled,
     wastes_no_gas,
 )
 from x402sim.suite.verdict import NotApplicable, Violation
 
 
 async def _with(play: Play, balance_base: int) -> Observed:
-    return await verified_and_settled(play, await play.draft(await play.room.payer(balance_base)))
+    return await play.verified_and_settled(await play.draft(await play.room.payer(balance_base)))
 
 
 def _allowed(allowed_base: int) -> Callable[[Play], Awaitable[Observed]]:
     """Return the play of a payer with money, who has allowed Permit2 only so much."""
 
     async def play_it(play: Play) -> Observed:
-        return await verified_and_settled(play, await play.draft(allowed_base=allowed_base))
+        return await play.verified_and_settled(await play.draft(allowed_base=allowed_base))
 
     return play_it
 
@@ -84,7 +78,7 @@ async def _needs_sponsor(play: Play) -> None:
 
 
 async def _drained(play: Play, draft: Draft) -> None:
-    await drained(play, draft, play.payee())
+    await play.drained(draft, play.payee())
 
 
 async def _unallowed(play: Play, draft: Draft) -> None:
@@ -113,7 +107,7 @@ async def _forged_permit(play: Play) -> Observed:
     """The proxy ignores a permit that fails; the transfer after it reverts."""
     draft = await play.draft(allowed_base=0)
     forged, _ = draft.sponsored(by=await play.room.payer())
-    return await verified_and_settled(play, forged)
+    return await play.verified_and_settled(forged)
 
 
 @case(
@@ -128,7 +122,7 @@ async def _forged_permit(play: Play) -> Observed:
 async def _sponsored(play: Play) -> Observed:
     await _needs_sponsor(play)
     paid, _ = (await play.draft(allowed_base=0)).sponsored()
-    return await verified_and_settled(play, paid)
+    return await play.verified_and_settled(paid)
 
 
 @case(
@@ -147,7 +141,7 @@ async def _used_permit(play: Play) -> Observed:
     paid, permit = (await play.draft(allowed_base=0)).sponsored()
     stranger, asset = play.room.owner.address_bytes, play.room.network.asset
     await play.room.transact(stranger, asset, abi.permit(*permit))
-    return await verified_and_settled(play, paid)
+    return await play.verified_and_settled(paid)
 
 
 def _gone_between(
@@ -155,9 +149,9 @@ def _gone_between(
 ) -> FacilitatorRow:
     async def play_it(play: Play) -> Observed:
         draft = await play.draft()
-        await valid_first(play, draft)
+        await play.valid_first(draft)
         await leave(play, draft)
-        return await observe(play, (draft, await play.settle(draft)))
+        return await play.observe((draft, await play.settle(draft)))
 
     return case(
         "balance/gone-between",
@@ -183,10 +177,10 @@ def _gone_in_the_pool(
 ) -> FacilitatorRow:
     async def play_it(play: Play) -> Observed:
         draft = await play.draft()
-        async with unmined(play):
+        async with play.unmined():
             await leave(play, draft)
-            answer = await settled_when_mined(play, draft)
-        return await observe(play, (draft, answer))
+            answer = await play.settled_when_mined(draft)
+        return await play.observe((draft, answer))
 
     return case(
         "balance/gone-in-the-pool",

@@ -159,11 +159,7 @@ def _no_success(_: Play, observed: Sequence[Sent]) -> Violation | None:
             continue
         if verified.is_valid or settled.succeeded:
             good = verified if verified.is_valid else settled
-            return Violation(
-                demand="no-request-no-verdict",
-                actual=f"{each.about}: {good.how}",
-                why="what cannot be read is no payment",
-            )
+            return Violation(demand="no-request-no-verdict", actual=f"{each.about}: {good.how}")
     return None
 
 

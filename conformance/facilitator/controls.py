@@ -1,16 +1,17 @@
 """Controls: a good payment. A facilitator that does not settle a good payment is not judged."""
 
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, case, is_paid, tries
+from x402sim.suite.facilitator.case import Demand, is_paid, pays
 
 ROWS = [
-    case(
+    pays(
         "control/settles",
         Demand(
             title="A good payment is valid, and settles by a single transfer, with the right hash",
             ground=texts.explicit(texts.EXECUTES, texts.TRANSFER_IS_CORRECT),
             test=is_paid,
         ),
+        changes=lambda draft: draft,
         is_control=True,
-    )(tries()),
+    ),
 ]

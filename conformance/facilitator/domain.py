@@ -13,16 +13,17 @@ from x402sim.protocol.eip3009 import PERMIT_TYPEHASH, RECEIVE_TYPEHASH
 from x402sim.protocol.permit2 import EXACT_PROXY, UPTO_PROXY
 from x402sim.protocol.permit2_payments import UPTO
 from x402sim.suite import texts
+from x402sim.suite.dialect import BY_PERMIT2, Dialect
 from x402sim.suite.facilitator.case import (
     Change,
     agreed,
-    case,
     left_open,
-    must_refuse,
     only,
-    tries_each,
+    pays,
+    refuses,
+    wants,
 )
-from x402sim.suite.facilitator.payment import BY_PERMIT2, STANDARD, Dialect, Draft
+from x402sim.suite.facilitator.payment import STANDARD, Draft
 
 _OTHER_PROXY = {x402.SCHEME: UPTO_PROXY, UPTO: EXACT_PROXY}
 OTHER = Address(bytes.fromhex("11" * 20))
@@ -63,74 +64,64 @@ _OTHERS: dict[str, dict[str, Change]] = {
 }
 _ONLY_PERMIT2 = only(BY_PERMIT2, "EIP-3009 names no contract but the token")
 ROWS = [
-    case(
+    refuses(
         "domain/contract",
-        *must_refuse(
-            "A payment for another spender than the scheme's proxy is refused",
-            texts.P2_PROXY,
-            texts.CALLS,
-            so="another contract's transfer is not this settlement, and may go elsewhere",
-        ),
+        "A payment for another spender than the scheme's proxy is refused",
+        texts.P2_PROXY,
+        texts.CALLS,
+        changes={
+            "the other scheme's proxy": _permitted(
+                lambda draft: {"spender": _OTHER_PROXY[draft.dialect.scheme]}
+            ),
+            "another contract": _permitted(lambda _: {"spender": OTHER}),
+        },
+        so="another contract's transfer is not this settlement, and may go elsewhere",
         variant="spender",
         absent=_ONLY_PERMIT2,
-    )(
-        tries_each(
-            {
-                "the other scheme's proxy": _permitted(
-                    lambda draft: {"spender": _OTHER_PROXY[draft.dialect.scheme]}
-                ),
-                "another contract": _permitted(lambda _: {"spender": OTHER}),
-            }
-        )
     ),
-    case(
+    refuses(
         "domain/contract",
-        *must_refuse("A payment for another facilitator is refused", texts.FACILITATOR),
+        "A payment for another facilitator is refused",
+        texts.FACILITATOR,
+        changes={"another account": _permitted(lambda _: {"facilitator": OTHER})},
         variant="facilitator",
         absent=only([Dialect.UPTO], "only `upto` names a facilitator"),
-    )(tries_each({"another account": _permitted(lambda _: {"facilitator": OTHER})})),
+    ),
     *(
-        case(
+        refuses(
             f"domain/{slug}",
-            *must_refuse(
-                f"A payment signed for another {slug} is refused",
-                texts.SIGNATURE,
-                texts.TOKEN_AND_NETWORK,
-                so=_IS_WHOSE,
-            ),
-        )(tries_each(changes))
+            f"A payment signed for another {slug} is refused",
+            texts.SIGNATURE,
+            texts.TOKEN_AND_NETWORK,
+            changes=changes,
+            so=_IS_WHOSE,
+        )
         for slug, changes in _OTHERS.items()
     ),
-    case(
+    refuses(
         "domain/message",
-        *must_refuse(
-            "A payment signed as another message is refused",
-            texts.SIGNATURE,
-            texts.CALLS,
-            so="the token takes a signature of TransferWithAuthorization there, and no other",
-        ),
-    )(
-        tries_each(
-            {
-                "ReceiveWithAuthorization": lambda draft: draft.signed(typehash=RECEIVE_TYPEHASH),
-                "Permit": lambda draft: draft.signed(typehash=PERMIT_TYPEHASH),
-                "no type": lambda draft: draft.signed(typehash=bytes(32)),
-            }
-        )
+        "A payment signed as another message is refused",
+        texts.SIGNATURE,
+        texts.CALLS,
+        changes={
+            "ReceiveWithAuthorization": lambda draft: draft.signed(typehash=RECEIVE_TYPEHASH),
+            "Permit": lambda draft: draft.signed(typehash=PERMIT_TYPEHASH),
+            "no type": lambda draft: draft.signed(typehash=bytes(32)),
+        },
+        so="the token takes a signature of TransferWithAuthorization there, and no other",
     ),
-    case(
+    refuses(
         "domain/named-wrongly",
-        *must_refuse(
-            "A payment signed for a wrong token name is refused, though the requirements agree",
-            texts.SIMULATE,
-            texts.SIGNATURE,
-            so="the token has a name of its own, for which this signature is none: the transfer "
-            "must fail (x402-foundation/x402#3102)",
-            only_simulated=True,
-        ),
+        "A payment signed for a wrong token name is refused, though the requirements agree",
+        texts.SIMULATE,
+        texts.SIGNATURE,
+        changes={"USD Coin": _named("USD Coin"), "version 7": _named("USDC", "7")},
+        so="the token has a name of its own, for which this signature is none: the transfer "
+        "must fail (x402-foundation/x402#3102)",
+        only_simulated=True,
         absent={Dialect.CRONOS: _NO_EXTRA},
-    )(tries_each({"USD Coin": _named("USD Coin"), "version 7": _named("USDC", "7")})),
-    case(
+    ),
+    pays(
         "domain/named-otherwise",
         left_open(
             "Does the facilitator accept requirements with a wrong or no name of the token?",
@@ -141,14 +132,11 @@ ROWS = [
             "With any token name in the requirements, a payment called valid settles",
             texts.SIMULATE,
         ),
+        changes={
+            "another name": _extra(name="USD Coin"),
+            "another version": _extra(version="7"),
+            "no name": wants("extra", {}),
+        },
         absent=only(STANDARD, _NO_EXTRA),
-    )(
-        tries_each(
-            {
-                "another name": _extra(name="USD Coin"),
-                "another version": _extra(version="7"),
-                "no name": lambda draft: draft.demanding("extra", {}),
-            }
-        )
     ),
 ]

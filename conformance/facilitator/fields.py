@@ -10,50 +10,46 @@ from x402sim.protocol import x402
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.networks import BASE, BASE_SEPOLIA
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.case import (
     Change,
     Demand,
-    Tried,
     agreed,
     case,
     is_paid,
     left_open,
-    must_refuse,
     only,
+    pays,
+    put,
     refused,
-    tried,
-    tries,
-    tries_each,
+    refuses,
+    wants,
 )
-from x402sim.suite.facilitator.payment import STANDARD, VERSION_2, Dialect, Draft
-from x402sim.suite.facilitator.play import Play
-from x402sim.suite.facilitator.truth import Observed, is_not_valid, observe
+from x402sim.suite.facilitator.payment import RESOURCE, STANDARD, VERSION_2, Draft
+from x402sim.suite.facilitator.play import Observed, Play, Tried
+from x402sim.suite.facilitator.truth import is_not_valid
 from x402sim.suite.verdict import Violation
 
 THIEF = Address(bytes.fromhex("7b" * 20))
 OTHER_TOKEN = "0x1111111111111111111111111111111111111111"  # noqa: S105 - an address
-_ONE = {
-    Dialect.V2: "version 2 says `exactly matches`: amount-more",
-    Dialect.UPTO: "the signed amount is a maximum: part",
-}
 _OTHER_SCHEMES = (
     ("exact", "upto", "", {Dialect.UPTO: "the other scheme is exact: from-upto"}),
     ("upto", "exact", "from-upto", only([Dialect.UPTO], "the other scheme is upto")),
 )
-_CRONOS = "the dialect of Cronos has one copy of it"
+_TIMEOUT = "requirements.maxTimeoutSeconds"
 _EMPTY: dict[str, Any] = {"null": None, "empty": "", "a list": [], "an object": {}, "true": True}
 
 
 def _lacks(name: str) -> dict[str, Change]:
     """Return the changes that remove a field, or put a wrong value into the field."""
-
-    def put(value: Any) -> Change:
-        return lambda draft: draft.with_value(name, value)
-
     return {
         f"{name} is missing": lambda draft: draft.without(name),
-        **{f"{name} is {word}": put(value) for word, value in _EMPTY.items()},
+        **{f"{name} is {word}": put(name, value) for word, value in _EMPTY.items()},
     }
+
+
+def _one_more(draft: Draft) -> Draft:
+    return draft.signed(value=draft.auth.value + 1)
 
 
 def _another(draft: Draft) -> tuple[str, int]:
@@ -69,30 +65,12 @@ def _other_network(draft: Draft) -> Draft:
     return draft.demanding("network", name).signed(domain=domain)
 
 
-def _named_network(draft: Draft) -> Draft:
-    """Ask for a payment on another network, signed for this network's chain."""
-    return draft.demanding("network", _another(draft)[0])
-
-
-def _unknown_network(name: str) -> Change:
-    return lambda draft: draft.demanding("network", name)
-
-
 def _method(name: str) -> Change:
     def change(draft: Draft) -> Draft:
         extra = {**draft.get("requirements.extra"), "assetTransferMethod": name}
         return draft.demanding("extra", extra)
 
     return change
-
-
-def _scheme(name: str) -> Change:
-    return lambda draft: draft.demanding("scheme", name)
-
-
-def _only_in(where: str, scheme: str) -> Change:
-    part = "accepted" if where == "the payment" else "requirements"
-    return lambda draft: draft.with_value(f"{part}.scheme", scheme)
 
 
 def _version(value: Any) -> Change:
@@ -115,7 +93,7 @@ async def _parts(play: Play) -> list[Tried]:
     for about, used in _USED.items():
         draft = await play.draft(payer)
         part = draft.using(used(draft.auth.value))
-        found.append(await tried(play, part, about, verified_as=draft))
+        found.append(await play.tried(part, about, verified_as=draft))
     return found
 
 
@@ -142,25 +120,31 @@ def _is_used_up_to(_: Play, observed: Sequence[Tried]) -> Violation | None:
 async def _verified_for_less(play: Play) -> Observed:
     draft = await play.draft()
     verified = await play.verify(draft.signed(value=draft.auth.value + 1))
-    return replace(await observe(play), verified=verified)
+    return replace(await play.observe(), verified=verified)
 
 
-_REQUIRED = (
-    "the requirements are what a payment is compared with, and this field of them is required"
-)
-_SIGNED_FIELD = "without this field there is no authorization that anybody has signed"
+LONG = "A report about the weather of tomorrow, hour by hour. " * 40
+
+
+def _described(draft: Draft) -> Draft:
+    if draft.dialect is Dialect.V2:
+        return draft.with_value("payment.resource", {"url": RESOURCE, "description": LONG})
+    return draft.with_value("requirements.description", LONG)
+
+
 ROWS = [
-    case(
+    refuses(
         "fields/amount-less",
-        *must_refuse(
-            "A payment of 1 base unit less than required is refused",
-            texts.AMOUNT,
-            texts.AMOUNT_V1,
-        ),
-    )(tries(lambda draft: draft.signed(value=draft.auth.value - 1))),
-    case(
+        "A payment of 1 base unit less than required is refused",
+        texts.AMOUNT,
+        texts.AMOUNT_V1,
+        changes=lambda draft: draft.signed(value=draft.auth.value - 1),
+    ),
+    refuses(
         "fields/amount-more",
-        *must_refuse("A payment of 1 base unit more than required is refused", texts.AMOUNT),
+        "A payment of 1 base unit more than required is refused",
+        texts.AMOUNT,
+        changes=_one_more,
         absent={
             **dict.fromkeys(
                 (Dialect.V1, Dialect.CRONOS), "version 1 says `meets or exceeds`: amount-exceeds"
@@ -168,7 +152,7 @@ ROWS = [
             Dialect.PERMIT2: "the text says `covers`: amount-exceeds",
             Dialect.UPTO: "at settle the signed amount is a maximum: verified alone",
         },
-    )(tries(lambda draft: draft.signed(value=draft.auth.value + 1))),
+    ),
     case(
         "fields/amount-more",
         Demand(
@@ -190,7 +174,7 @@ ROWS = [
         ),
         absent=only([Dialect.UPTO], "only `upto` settles a part of the signed amount"),
     )(_parts),
-    case(
+    pays(
         "fields/amount-exceeds",
         left_open(
             "Does the facilitator accept 1 base unit more than required?",
@@ -200,9 +184,13 @@ ROWS = [
         agreed(
             "An excess payment called valid settles the signed amount", texts.AMOUNT_V1, texts.CALLS
         ),
-        absent=_ONE,
-    )(tries(lambda draft: draft.signed(value=draft.auth.value + 1))),
-    case(
+        changes=_one_more,
+        absent={
+            Dialect.V2: "version 2 says `exactly matches`: amount-more",
+            Dialect.UPTO: "the signed amount is a maximum: part",
+        },
+    ),
+    pays(
         "fields/amount-zero",
         Demand(
             title="A payment of nothing is refused, though nothing is required",
@@ -213,168 +201,145 @@ ROWS = [
             ),
             test=refused,
         ),
+        changes=lambda draft: draft.demanding("amount", "0").signed(value=0),
         absent={
             Dialect.CRONOS: "what the public facilitator of Cronos does is not documented",
             Dialect.UPTO: "who has used nothing pays nothing: part",
         },
-    )(tries(lambda draft: draft.demanding("amount", "0").signed(value=0))),
-    case(
+    ),
+    refuses(
         "fields/payee",
-        *must_refuse(
-            "A payment to another account than payTo is refused", texts.PARAMETER_MATCHING
-        ),
-    )(tries(lambda draft: draft.signed(to=THIEF))),
-    case(
+        "A payment to another account than payTo is refused",
+        texts.PARAMETER_MATCHING,
+        changes=lambda draft: draft.signed(to=THIEF),
+    ),
+    refuses(
         "fields/payee",
-        *must_refuse(
-            "A payment to the shop is refused where another payee is required",
-            texts.PARAMETER_MATCHING,
-        ),
+        "A payment to the shop is refused where another payee is required",
+        texts.PARAMETER_MATCHING,
+        changes=wants("payTo", "0x" + THIEF.hex()),
         variant="demanded",
-    )(tries(lambda draft: draft.demanding("payTo", "0x" + THIEF.hex()))),
-    case(
+    ),
+    refuses(
         "fields/asset-demanded",
-        *must_refuse(
-            "A payment in the token is refused where another token is required",
-            texts.TOKEN_AND_NETWORK,
-        ),
-    )(tries(lambda draft: draft.demanding("asset", OTHER_TOKEN))),
-    case(
+        "A payment in the token is refused where another token is required",
+        texts.TOKEN_AND_NETWORK,
+        changes=wants("asset", OTHER_TOKEN),
+    ),
+    refuses(
         "fields/network",
-        *must_refuse(
-            "A payment on an unsupported network is refused",
-            texts.TOKEN_AND_NETWORK,
-            texts.INVALID_NETWORK,
-        ),
-    )(
-        tries_each(
-            {"signed for its chain": _other_network, "signed for this chain": _named_network}
-        )
+        "A payment on an unsupported network is refused",
+        texts.TOKEN_AND_NETWORK,
+        texts.INVALID_NETWORK,
+        changes={
+            "signed for its chain": _other_network,
+            "signed for this chain": lambda draft: draft.demanding("network", _another(draft)[0]),
+        },
     ),
-    case(
+    refuses(
         "fields/network-unknown",
-        *must_refuse("A payment on an unknown network is refused", texts.INVALID_NETWORK),
-    )(
-        tries_each(
-            {
-                name: _unknown_network(name)
-                for name in ("solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1", "eip155:0", "nowhere")
-            }
-        )
+        "A payment on an unknown network is refused",
+        texts.INVALID_NETWORK,
+        changes={
+            name: wants("network", name)
+            for name in ("solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1", "eip155:0", "nowhere")
+        },
     ),
-    case(
+    refuses(
         "fields/network-of-payment",
-        *must_refuse(
-            "A payment for another network than required is refused",
-            texts.TOKEN_AND_NETWORK,
-        ),
-    )(tries(lambda draft: draft.with_value("accepted.network", _another(draft)[0]))),
+        "A payment for another network than required is refused",
+        texts.TOKEN_AND_NETWORK,
+        changes=lambda draft: draft.with_value("accepted.network", _another(draft)[0]),
+    ),
     *(
-        case(
+        refuses(
             "fields/scheme",
-            *must_refuse(
-                "A payment in an unlisted scheme is refused",
-                texts.PAIRS,
-                texts.INVALID_SCHEME,
-                so=f"it supports `{own}` explicitly, and another scheme means another thing",
-            ),
+            "A payment in an unlisted scheme is refused",
+            texts.PAIRS,
+            texts.INVALID_SCHEME,
+            so=f"it supports `{own}` explicitly, and another scheme means another thing",
+            changes={name: wants("scheme", name) for name in (other, "deferred", "exactly")},
             variant=variant,
             absent=absent,
-        )(tries_each({name: _scheme(name) for name in (other, "deferred", "exactly")}))
+        )
         for own, other, variant, absent in _OTHER_SCHEMES
     ),
     *(
-        case(
+        refuses(
             "fields/scheme-of-payment",
-            *must_refuse(
-                "A payment in another scheme than the requirements' is refused",
-                texts.PAIRS,
-                texts.PARAMETER_MATCHING,
-                so=f"one of the two has chosen `{other}`, and the other has not",
-            ),
+            "A payment in another scheme than the requirements' is refused",
+            texts.PAIRS,
+            texts.PARAMETER_MATCHING,
+            so=f"one of the two has chosen `{other}`, and the other has not",
+            changes={
+                f"`{other}` in the payment": put("accepted.scheme", other),
+                f"`{other}` in the requirements": put("requirements.scheme", other),
+            },
             variant=variant,
             absent=absent,
-        )(
-            tries_each(
-                {
-                    f"`{other}` in {where}": _only_in(where, other)
-                    for where in ("the payment", "the requirements")
-                }
-            )
         )
         for _, other, variant, absent in _OTHER_SCHEMES
     ),
-    case(
+    refuses(
         "fields/version",
-        *must_refuse("An unknown version is refused", texts.INVALID_VERSION),
-    )(tries_each({f"x402Version {value}": _version(value) for value in (3, 0, -1, 99)})),
-    case(
+        "An unknown version is refused",
+        texts.INVALID_VERSION,
+        changes={f"x402Version {value}": _version(value) for value in (3, 0, -1, 99)},
+    ),
+    pays(
         "fields/version-form",
         left_open(
             "Does the facilitator accept a missing version, or two different versions?",
             texts.INVALID_VERSION,
             why="no text says which of the two counts",
         ),
-    )(
-        tries_each(
-            {
-                "as a text": lambda draft: _version(str(draft.dialect.version))(draft),
-                "not in the request": lambda draft: draft.without("body.x402Version"),
-                "not in the payment": lambda draft: draft.without("payment.x402Version"),
-                "another in the request": lambda draft: draft.with_value(
-                    "body.x402Version", 3 - draft.dialect.version
-                ),
-            }
-        )
+        changes={
+            "as a text": lambda draft: _version(str(draft.dialect.version))(draft),
+            "not in the request": lambda draft: draft.without("body.x402Version"),
+            "not in the payment": lambda draft: draft.without("payment.x402Version"),
+            "another in the request": lambda draft: draft.with_value(
+                "body.x402Version", 3 - draft.dialect.version
+            ),
+        },
     ),
     *(
-        case(
+        refuses(
             "fields/lacks",
-            *must_refuse(
-                f"A payment without `{name}` is refused",
-                texts.INVALID_PAYLOAD,
-                texts.CALLS,
-                so=_SIGNED_FIELD,
-            ),
+            f"A payment without `{name}` is refused",
+            texts.INVALID_PAYLOAD,
+            texts.CALLS,
+            so="without this field there is no authorization that anybody has signed",
+            changes=_lacks(name),
             variant=name.lower(),
-        )(tries_each(_lacks(name)))
+        )
         for name in ("from", "to", "value", "validAfter", "validBefore", "nonce", "signature")
     ),
     *(
-        case(
+        refuses(
             "fields/lacks-requirements",
-            *must_refuse(
-                f"Requirements without {name.partition('.')[2]} are refused",
-                texts.INVALID_REQUIREMENTS,
-                so=_REQUIRED,
-            ),
-            variant=name.partition(".")[2].lower(),
-        )(tries_each(_lacks(name)))
-        for name in (
-            "requirements.scheme",
-            "requirements.network",
-            "requirements.amount",
-            "requirements.asset",
-            "requirements.payTo",
+            f"Requirements without {name} are refused",
+            texts.INVALID_REQUIREMENTS,
+            so="the requirements are what a payment is compared with, and this field of them is "
+            "required",
+            changes=_lacks(f"requirements.{name}"),
+            variant=name.lower(),
         )
+        for name in ("scheme", "network", "amount", "asset", "payTo")
     ),
-    case(
+    pays(
         "fields/timeout",
         left_open(
             "Does the facilitator accept an odd maxTimeoutSeconds?",
             why="the field is required; nothing that is compared depends on it",
         ),
-    )(
-        tries_each(
-            {
-                "missing": lambda draft: draft.without("requirements.maxTimeoutSeconds"),
-                "0": lambda draft: draft.with_value("requirements.maxTimeoutSeconds", 0),
-                "-1": lambda draft: draft.with_value("requirements.maxTimeoutSeconds", -1),
-                "a text": lambda draft: draft.with_value("requirements.maxTimeoutSeconds", "300"),
-            }
-        )
+        changes={
+            "missing": lambda draft: draft.without(_TIMEOUT),
+            "0": put(_TIMEOUT, 0),
+            "-1": put(_TIMEOUT, -1),
+            "a text": put(_TIMEOUT, "300"),
+        },
     ),
-    case(
+    pays(
         "fields/copies-differ",
         left_open(
             "Does the facilitator accept a different copy of the requirements?",
@@ -382,23 +347,19 @@ ROWS = [
             why="the text speaks of the authorization only",
         ),
         agreed("With two different copies, a payment called valid settles as signed", texts.CALLS),
+        changes={
+            name: put(name, value)
+            for name, value in {
+                "accepted.payTo": "0x" + THIEF.hex(),
+                "accepted.amount": "1",
+                "accepted.asset": OTHER_TOKEN,
+                "accepted.extra": {"name": "x"},
+                "accepted.maxTimeoutSeconds": 1,
+            }.items()
+        },
         absent=only(VERSION_2, "only version 2 repeats the requirements in the payment"),
-    )(
-        tries_each(
-            {
-                "accepted.payTo": lambda draft: draft.with_value(
-                    "accepted.payTo", "0x" + THIEF.hex()
-                ),
-                "accepted.amount": lambda draft: draft.with_value("accepted.amount", "1"),
-                "accepted.asset": lambda draft: draft.with_value("accepted.asset", OTHER_TOKEN),
-                "accepted.extra": lambda draft: draft.with_value("accepted.extra", {"name": "x"}),
-                "accepted.maxTimeoutSeconds": lambda draft: draft.with_value(
-                    "accepted.maxTimeoutSeconds", 1
-                ),
-            }
-        )
     ),
-    case(
+    pays(
         "fields/unknown",
         Demand(
             title="Unknown fields do not stop a payment",
@@ -408,16 +369,13 @@ ROWS = [
             ),
             test=is_paid,
         ),
-    )(
-        tries_each(
-            {
-                "in the request": lambda draft: draft.with_value("body.trace", "a1"),
-                "in the payment": lambda draft: draft.with_value("payment.trace", "a1"),
-                "in the requirements": lambda draft: draft.with_value("requirements.trace", "a1"),
-            }
-        )
+        changes={
+            "in the request": put("body.trace", "a1"),
+            "in the payment": put("payment.trace", "a1"),
+            "in the requirements": put("requirements.trace", "a1"),
+        },
     ),
-    case(
+    pays(
         "fields/extension",
         Demand(
             title="An unknown extension does not stop a payment",
@@ -426,17 +384,14 @@ ROWS = [
             ),
             test=is_paid,
         ),
+        changes={
+            "with an extension": put(
+                "payment.extensions", {"new-thing": {"info": {"a": 1}, "schema": {}}}
+            )
+        },
         absent=only(VERSION_2, "extensions are of version 2"),
-    )(
-        tries_each(
-            {
-                "with an extension": lambda draft: draft.with_value(
-                    "payment.extensions", {"new-thing": {"info": {"a": 1}, "schema": {}}}
-                )
-            }
-        )
     ),
-    case(
+    pays(
         "fields/method",
         left_open(
             "Does the facilitator accept a wrong name of the transfer method?",
@@ -444,6 +399,20 @@ ROWS = [
             why="it binds who writes the requirements",
         ),
         agreed("With any transfer method, a payment called valid settles as signed", texts.CALLS),
+        changes={name: _method(name) for name in ("permit2", "erc7710", "nothing")},
         absent=only(STANDARD, "the dialect of Cronos has no `extra`"),
-    )(tries_each({name: _method(name) for name in ("permit2", "erc7710", "nothing")})),
+    ),
+    pays(
+        "fields/description-long",
+        Demand(
+            title="A good payment settles for goods described in two thousand characters",
+            ground=texts.ours(
+                texts.DESCRIBED,
+                because="a hosted facilitator refuses more than 500, and its shops lose sales "
+                "for a word too many (x402-foundation/x402#2832)",
+            ),
+            test=is_paid,
+        ),
+        changes=_described,
+    ),
 ]

@@ -4,14 +4,12 @@ import asyncio
 from dataclasses import replace
 
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.case import Demand, case, only
-from x402sim.suite.facilitator.payment import Dialect
-from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.play import Observed, Play
 from x402sim.suite.facilitator.room import ROUGH, ChainRoomKind
 from x402sim.suite.facilitator.truth import (
-    Observed,
     everything_settles,
-    observe,
     success_is_this_transfer,
     wastes_no_gas,
 )
@@ -31,7 +29,7 @@ COLLIDES = (
 async def _at_once(play: Play, count: int) -> Observed:
     drafts = [await play.draft() for _ in range(count)]
     answers = await asyncio.gather(*(play.settle(each, patience_s=PATIENCE_S) for each in drafts))
-    return await observe(play, *zip(drafts, answers, strict=True))
+    return await play.observe(*zip(drafts, answers, strict=True))
 
 
 async def _eight(play: Play) -> Observed:
@@ -47,7 +45,8 @@ def _settles_in_turn(play: Play, observed: Observed) -> Violation | None:
     fault = everything_settles(play, observed)
     if fault is None:
         return None
-    return replace(fault, expected="", demand="settles-afterwards")
+    why = "a shop turns away who has paid rightly"
+    return replace(fault, expected="", demand="settles-afterwards", why=why)
 
 
 @case(
@@ -94,7 +93,7 @@ async def _one_reverts(play: Play) -> Observed:
     for _ in range(AFTER):  # in turn: colliding nonces are another case
         draft = await play.draft()
         pairs.append((draft, await play.settle(draft, patience_s=PATIENCE_S)))
-    observed = await observe(play, *pairs)
+    observed = await play.observe(*pairs)
     play.say(f"{len(observed.money.reverted)} of the relayer's transactions reverted")
     return observed
 
@@ -127,7 +126,7 @@ async def _after_refusals(play: Play) -> Observed:
         ]
         await play.settle(wrong[number])
     drafts = [await play.draft() for _ in range(AFTER)]
-    return await observe(play, *[(each, await play.settle(each)) for each in drafts])
+    return await play.observe(*[(each, await play.settle(each)) for each in drafts])
 
 
 ROWS = [

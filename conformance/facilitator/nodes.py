@@ -15,20 +15,14 @@ from x402sim.suite import texts
 from x402sim.suite.facilitator.case import Demand, FacilitatorRow, case, only
 from x402sim.suite.facilitator.node import Call, Go, Twist, fails, hangs, on
 from x402sim.suite.facilitator.payment import STANDARD, STANDARD_REASONS, Answer, Draft
-from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.play import LONG_S, Observed, Play
 from x402sim.suite.facilitator.room import ROUGH
 from x402sim.suite.facilitator.truth import (
-    LONG_S,
-    Observed,
     hash_is_named,
     is_final_no,
     must_not_settle,
-    observe,
-    settled_once,
     success_is_this_transfer,
     truthful,
-    unmined,
-    until_sent,
     wastes_no_gas,
 )
 from x402sim.suite.verdict import Inconclusive, Violation
@@ -53,7 +47,7 @@ def _verified(twist: Twist) -> Plays:
         draft = await play.draft(await play.room.payer(0))
         with play.room.node.twisted(twist):
             verified = await play.verify(draft)
-        return replace(await observe(play), verified=verified)
+        return replace(await play.observe(), verified=verified)
 
     return play_it
 
@@ -62,11 +56,7 @@ def _fails_closed(_: Play, observed: Observed) -> Violation | None:
     answer = observed.verified
     if answer is None or not answer.is_valid:
         return None
-    return Violation(
-        demand="fails-closed",
-        actual=f"verify: {answer.how}",
-        why="a shop serves on it, and the payer has nothing",
-    )
+    return Violation(demand="fails-closed", actual=f"verify: {answer.how}")
 
 
 def _closed(title: str) -> list[Demand]:
@@ -95,7 +85,7 @@ def _settled(twist: Twist, patience_s: float = LONG_S) -> Plays:
             answer = await play.settle(draft, patience_s=patience_s)
             early = await play.money()
         await play.room.tidy()
-        return await observe(play, (draft, answer), early=early)
+        return await play.observe((draft, answer), early=early)
 
     return play_it
 
@@ -103,11 +93,7 @@ def _settled(twist: Twist, patience_s: float = LONG_S) -> Plays:
 def _bounded(_: Play, observed: Observed) -> Violation | None:
     for answer in observed.all_answers:
         if not answer.status or answer.seconds > BOUND_S:
-            return Violation(
-                demand="answers-in-time",
-                actual=answer.how,
-                why="its caller gives up earlier, and asks again or refuses who has paid",
-            )
+            return Violation(demand="answers-in-time", actual=answer.how)
     return None
 
 
@@ -132,11 +118,7 @@ def _late_is_found(_: Play, observed: Observed) -> Violation | None:
     answer = observed.all_answers[0]
     if answer.succeeded or (answer.is_pending and answer.transaction):
         return None
-    return Violation(
-        demand="late-is-no-failure",
-        actual=observed.summary,
-        why="the payment is made, and refused",
-    )
+    return Violation(demand="late-is-no-failure", actual=observed.summary)
 
 
 def _receipt_comes(after: int) -> Twist:
@@ -163,11 +145,7 @@ async def _late_receipt(play: Play) -> Observed:
 def _pending_is_said(_: Play, observed: Observed) -> Violation | None:
     answer = observed.all_answers[0]
     if not answer.status:
-        return Violation(
-            demand="answers-with-hash",
-            actual=answer.how,
-            why="nobody can find out whether the payment was made",
-        )
+        return Violation(demand="answers-with-hash", actual=answer.how)
     sent = {each.tx_hash for each in observed.money.sent}
     is_failed = is_final_no(answer) and answer.reason in STANDARD_REASONS
     if answer.transaction in sent and not is_failed:  # its own word may mean pending
@@ -175,7 +153,6 @@ def _pending_is_said(_: Play, observed: Observed) -> Violation | None:
     return Violation(
         expected=f"no failure, but pending, by the hash {', '.join(sorted(sent))}",
         actual=f"settle: {answer.how}",
-        why="a server that takes it for a failure asks for another payment: the payer pays twice",
         demand="unmined-is-pending",
     )
 
@@ -196,7 +173,7 @@ def _says_pending(title: str) -> Demand:
 async def _sent(play: Play, draft: Draft) -> asyncio.Task[Answer]:
     """Begin a settlement, and wait for the relayer's transaction."""
     task = asyncio.create_task(play.settle(draft, patience_s=LONG_S))
-    if not await until_sent(play, task):
+    if not await play.until_sent(task):
         raise Inconclusive(f"it sent nothing for a good payment: {(await task).how}")
     return task
 
@@ -292,11 +269,11 @@ async def _receipt_lies(play: Play) -> Observed:
         )
 
     draft = await play.draft()
-    async with unmined(play):
+    async with play.unmined():
         with play.room.node.twisted(twist):
             answer = await play.settle(draft, patience_s=LONG_S)
             early = await play.money()
-    return await observe(play, (draft, answer), early=early)
+    return await play.observe((draft, answer), early=early)
 
 
 @case(
@@ -350,13 +327,13 @@ async def _dear(play: Play) -> str:
 async def _not_mined(play: Play) -> Observed:
     """Nothing is mined until the answer; then the block comes, and the same payment again."""
     draft = await play.draft()
-    async with unmined(play):
+    async with play.unmined():
         answer = await play.settle(draft, patience_s=LONG_S)
         early = await play.money()
     if not play.room.node.sent[play.sent_before :]:
         raise Inconclusive(f"it sent nothing for a good payment: {answer.how}")
     again = await play.settle(draft)
-    observed = await observe(play, (draft, answer), (draft, again))
+    observed = await play.observe((draft, answer), (draft, again))
     return replace(observed, early=early)
 
 
@@ -371,13 +348,13 @@ async def _not_mined(play: Play) -> Observed:
 async def _dropped(play: Play) -> Observed:
     """The node loses the transaction, and then works again; the same payment comes again."""
     draft = await play.draft()
-    async with unmined(play):
+    async with play.unmined():
         task = await _sent(play, draft)
         await play.room.controls.drop()
         answer = await task
         early = await play.money()
     again = await play.settle(draft, patience_s=LONG_S)
-    return replace(await observe(play, (draft, answer), (draft, again)), early=early)
+    return replace(await play.observe((draft, answer), (draft, again)), early=early)
 
 
 @case(
@@ -392,14 +369,14 @@ async def _dropped(play: Play) -> Observed:
 async def _replaced(play: Play) -> Observed:
     """Another transaction of the relayer's key replaces the sent transaction."""
     room, draft = play.room, await play.draft()
-    async with unmined(play):
+    async with play.unmined():
         task = await _sent(play, draft)
         await room.controls.drop()
         await room.transact(room.relayer.address_bytes, play.payee(), b"")
         await room.controls.mine()
         answer = await task
         early = await play.money()
-    return await observe(play, (draft, answer), early=early)
+    return await play.observe((draft, answer), early=early)
 
 
 @case(
@@ -430,7 +407,7 @@ async def _reverted(play: Play) -> Observed:
     await play.room.controls.force_revert(1)
     answer = await play.settle(draft, patience_s=LONG_S)
     await play.room.controls.force_revert(0)
-    return await observe(play, (draft, answer))
+    return await play.observe((draft, answer))
 
 
 @case(
@@ -456,14 +433,14 @@ async def _reverted(play: Play) -> Observed:
 async def _undone(play: Play) -> Observed:
     """Another block, without the payment, replaces the settled one's; the payment comes again."""
     room, draft = play.room, await play.draft()
-    first = await settled_once(play, draft)
+    first = await play.settled_once(draft)
     receipt = await _receipt(play, first)
     depth = await room.chain.height() - receipt.block_number + 1
     await room.controls.reorg(depth, [receipt.tx_hash])
     play.say("the block was replaced by one without this payment")
     early = await play.money()
     again = await play.settle(draft, patience_s=LONG_S)
-    observed = await observe(play, (draft, again))
+    observed = await play.observe((draft, again))
     return replace(observed, note=first.transaction, more={"before": len(early.moved)})
 
 
@@ -479,11 +456,11 @@ async def _undone(play: Play) -> Observed:
 async def _elsewhere_in_the_chain(play: Play) -> Observed:
     """Another block with the same payment replaces the block of a settled payment."""
     room, draft = play.room, await play.draft()
-    first = await settled_once(play, draft)
+    first = await play.settled_once(draft)
     receipt = await _receipt(play, first)
     await room.controls.reorg(await room.chain.height() - receipt.block_number + 1)
     again = await play.settle(draft, patience_s=LONG_S)
-    return await observe(play, (draft, first), (draft, again))
+    return await play.observe((draft, first), (draft, again))
 
 
 ROWS = [

@@ -10,26 +10,18 @@ from dataclasses import replace
 
 from x402sim.protocol.crypto import to_hex
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.case import Demand, case, only
-from x402sim.suite.facilitator.payment import Dialect, Draft
-from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.payment import Draft
+from x402sim.suite.facilitator.play import Observed, Play
 from x402sim.suite.facilitator.room import ROUGH
 from x402sim.suite.facilitator.truth import (
-    Observed,
-    cancelled,
     hash_is_named,
     is_not_valid,
     must_not_settle,
     no_server_errors,
-    observe,
     sends_nothing,
-    settled_once,
-    settled_when_mined,
     success_is_this_transfer,
-    unmined,
-    until_sent,
-    used_by_another,
-    valid_first,
     wastes_no_gas,
 )
 from x402sim.suite.verdict import Inconclusive
@@ -43,13 +35,6 @@ DRAINS = "anybody can ask again and again, and the relayer pays for each (SR6)"
 AGAIN = "a request that is sent twice is one payment: another transaction can only revert (SR7)"
 
 # --- used and cancelled ----------------------------------------------------------------------
-
-
-async def _after(play: Play, draft: Draft) -> Observed:
-    """Verify and settle a payment that the token does not accept any more."""
-    verified = await play.verify(draft)
-    answer = await play.settle(draft)
-    return replace(await observe(play, (draft, answer)), verified=verified)
 
 
 def _is_refused(title: str, *, says: bool = True) -> list[Demand]:
@@ -101,9 +86,9 @@ def _spelled(draft: Draft) -> list[Draft]:
 def _elsewhere(change: Callable[[Play, Draft], Draft]) -> Callable[[Play], Awaitable[Observed]]:
     async def play_it(play: Play) -> Observed:
         draft = await play.draft()
-        first = await settled_once(play, draft)
+        first = await play.settled_once(draft)
         other = await play.settle(change(play, draft))
-        return replace(await observe(play, (draft, other)), note=first.transaction)
+        return replace(await play.observe((draft, other)), note=first.transaction)
 
     return play_it
 
@@ -139,8 +124,8 @@ _OTHER = texts.derived(
 )
 async def _used_elsewhere(play: Play) -> Observed:
     draft = await play.draft()
-    await used_by_another(play, draft)
-    return await _after(play, draft)
+    await play.used_by_another(draft)
+    return await play.verified_and_settled(draft)
 
 
 @case(
@@ -150,16 +135,16 @@ async def _used_elsewhere(play: Play) -> Observed:
 )
 async def _used_for_another(play: Play) -> Observed:
     first = await play.draft()
-    await used_by_another(play, first)
+    await play.used_by_another(first)
     other = await play.draft(first.wallet)
-    return await _after(play, other.signed(nonce=first.auth.nonce))
+    return await play.verified_and_settled(other.signed(nonce=first.auth.nonce))
 
 
 @case("nonce/cancelled", *_is_refused("A payment cancelled by the payer"))
 async def _cancelled(play: Play) -> Observed:
     draft = await play.draft()
-    await cancelled(play, draft)
-    return await _after(play, draft)
+    await play.cancelled(draft)
+    return await play.verified_and_settled(draft)
 
 
 @case(
@@ -169,9 +154,9 @@ async def _cancelled(play: Play) -> Observed:
 )
 async def _used_between(play: Play) -> Observed:
     draft = await play.draft()
-    await valid_first(play, draft)
-    await used_by_another(play, draft)
-    return await observe(play, (draft, await play.settle(draft)))
+    await play.valid_first(draft)
+    await play.used_by_another(draft)
+    return await play.observe((draft, await play.settle(draft)))
 
 
 @case(
@@ -180,9 +165,9 @@ async def _used_between(play: Play) -> Observed:
 )
 async def _cancelled_between(play: Play) -> Observed:
     draft = await play.draft()
-    await valid_first(play, draft)
-    await cancelled(play, draft)
-    return await observe(play, (draft, await play.settle(draft)))
+    await play.valid_first(draft)
+    await play.cancelled(draft)
+    return await play.observe((draft, await play.settle(draft)))
 
 
 @case(
@@ -197,10 +182,10 @@ async def _cancelled_between(play: Play) -> Observed:
 async def _used_in_the_pool(play: Play) -> Observed:
     """A stranger's transaction comes before the relayer's in the same block."""
     draft = await play.draft()
-    async with unmined(play):
-        await used_by_another(play, draft)
-        answer = await settled_when_mined(play, draft)
-    return await observe(play, (draft, answer))
+    async with play.unmined():
+        await play.used_by_another(draft)
+        answer = await play.settled_when_mined(draft)
+    return await play.observe((draft, answer))
 
 
 @case(
@@ -227,10 +212,10 @@ async def _used_in_the_pool(play: Play) -> Observed:
 )
 async def _again(play: Play) -> Observed:
     draft = await play.draft()
-    first = await settled_once(play, draft)
+    first = await play.settled_once(draft)
     verified = await play.verify(draft)
     second, third = await play.settle(draft), await play.settle(draft)
-    observed = await observe(play, (draft, first), (draft, second), (draft, third))
+    observed = await play.observe((draft, first), (draft, second), (draft, third))
     return replace(observed, verified=verified)
 
 
@@ -238,7 +223,7 @@ async def _again(play: Play) -> Observed:
 async def _at_once(play: Play) -> Observed:
     draft = await play.draft()
     answers = await asyncio.gather(*(play.settle(draft) for _ in range(5)))
-    return await observe(play, *((draft, answer) for answer in answers))
+    return await play.observe(*((draft, answer) for answer in answers))
 
 
 @case(
@@ -249,7 +234,7 @@ async def _at_once(play: Play) -> Observed:
 async def _at_once_reworded(play: Play) -> Observed:
     drafts = _spelled(await play.draft())
     answers = await asyncio.gather(*(play.settle(each) for each in drafts))
-    return await observe(play, *zip(drafts, answers, strict=True))
+    return await play.observe(*zip(drafts, answers, strict=True))
 
 
 @case(
@@ -263,15 +248,15 @@ async def _at_once_reworded(play: Play) -> Observed:
 async def _under_way(play: Play) -> Observed:
     """Send a payment again while its transaction is sent and not mined."""
     draft = await play.draft()
-    async with unmined(play):
+    async with play.unmined():
         first = asyncio.create_task(play.settle(draft))
-        if not await until_sent(play, first):
+        if not await play.until_sent(first):
             raise Inconclusive(f"it sent nothing for a good payment: {(await first).how}")
         second = asyncio.create_task(play.settle(draft))
-        await until_sent(play, second, count=2)
+        await play.until_sent(second, count=2)
         await play.room.controls.mine()
         answers = await asyncio.gather(first, second)
-    return await observe(play, *((draft, answer) for answer in answers))
+    return await play.observe(*((draft, answer) for answer in answers))
 
 
 @case(
@@ -281,9 +266,9 @@ async def _under_way(play: Play) -> Observed:
 async def _same_nonce(play: Play) -> Observed:
     """Two payers have the same nonce: the token keeps the nonces of each payer apart."""
     first = await play.draft()
-    await settled_once(play, first)
+    await play.settled_once(first)
     other = (await play.draft()).signed(nonce=first.auth.nonce)
-    return await observe(play, (other, await play.settle(other)))
+    return await play.observe((other, await play.settle(other)))
 
 
 ROWS = [

@@ -6,16 +6,16 @@ from x402sim.protocol.crypto import ORDER, ZERO_ADDRESS
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Demand,
-    Tried,
     agrees,
     as_observed,
     case,
     must_refuse,
-    tried,
-    tries_each,
+    pays,
+    put,
+    refuses,
 )
 from x402sim.suite.facilitator.payment import Draft
-from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.play import Play, Tried
 
 
 def _flipped(draft: Draft) -> Draft:
@@ -53,64 +53,52 @@ async def _of_others(play: Play) -> list[Tried]:
     own = await play.draft(payer)
     other = await play.draft(payer)
     found = [
-        await tried(play, own.signed(by=thief), "signed by another key"),
-        await tried(play, own.sealed(other.signature), "the signature of another payment"),
+        await play.tried(own.signed(by=thief), "signed by another key"),
+        await play.tried(own.sealed(other.signature), "the signature of another payment"),
     ]
     nobody = replace(own.auth, from_=ZERO_ADDRESS)
     for about, raw in (("65 zeros", bytes(65)), ("v 27 of zeros", bytes(64) + b"\x1b")):
         draft = own.signed(from_=nobody.from_).sealed(raw)
-        found.append(await tried(play, draft, f"from the zero address, {about}"))
+        found.append(await play.tried(draft, f"from the zero address, {about}"))
     stolen = own.sealed(other.signed(by=thief).signature)
-    found.append(await tried(play, stolen, "signed by another key, for another payment"))
+    found.append(await play.tried(stolen, "signed by another key, for another payment"))
     return found
 
 
 ROWS = [
-    case(
+    refuses(
         "signature/broken",
-        *must_refuse(
-            "A broken signature, of no account or of another account, is refused",
-            texts.SIGNATURE,
-            texts.RECOVERS,
-        ),
-    )(
-        tries_each(
-            {
-                "one bit differs": _flipped,
-                "r is 0": lambda draft: draft.sealed(bytes(32) + draft.signature[32:]),
-                "s is 0": lambda draft: draft.sealed(
-                    draft.signature[:32] + bytes(32) + draft.signature[64:]
-                ),
-                "r is the order": lambda draft: draft.sealed(
-                    ORDER.to_bytes(32) + draft.signature[32:]
-                ),
-                "v is 29": lambda draft: _v(draft, 29),
-                "the other v": lambda draft: _v(draft, 55 - draft.signature[64]),
-            }
-        )
+        "A broken signature, of no account or of another account, is refused",
+        texts.SIGNATURE,
+        texts.RECOVERS,
+        changes={
+            "one bit differs": _flipped,
+            "r is 0": lambda draft: draft.sealed(bytes(32) + draft.signature[32:]),
+            "s is 0": lambda draft: draft.sealed(
+                draft.signature[:32] + bytes(32) + draft.signature[64:]
+            ),
+            "r is the order": lambda draft: draft.sealed(ORDER.to_bytes(32) + draft.signature[32:]),
+            "v is 29": lambda draft: _v(draft, 29),
+            "the other v": lambda draft: _v(draft, 55 - draft.signature[64]),
+        },
     ),
-    case(
+    refuses(
         "signature/length",
-        *must_refuse(
-            "A malformed signature is refused",
-            texts.BYTES_65,
-            texts.INVALID_PAYLOAD,
-            so="a signature has 65 bytes; none of these texts is one",
-        ),
-    )(
-        tries_each(
-            {
-                "empty": lambda draft: draft.with_value("signature", "0x"),
-                "1 byte": lambda draft: draft.sealed(b"\x1b"),
-                "32 bytes": lambda draft: draft.sealed(draft.signature[:32]),
-                "no hex": lambda draft: draft.with_value("signature", "0x" + "zz" * 65),
-                "words": lambda draft: draft.with_value("signature", "signed by me"),
-                "1000 zeros": lambda draft: draft.sealed(bytes(1000)),
-                "100 kB": lambda draft: draft.sealed(b"\x5a" * 100_000),
-            }
-        )
+        "A malformed signature is refused",
+        texts.BYTES_65,
+        texts.INVALID_PAYLOAD,
+        changes={
+            "empty": put("signature", "0x"),
+            "1 byte": lambda draft: draft.sealed(b"\x1b"),
+            "32 bytes": lambda draft: draft.sealed(draft.signature[:32]),
+            "no hex": put("signature", "0x" + "zz" * 65),
+            "words": put("signature", "signed by me"),
+            "1000 zeros": lambda draft: draft.sealed(bytes(1000)),
+            "100 kB": lambda draft: draft.sealed(b"\x5a" * 100_000),
+        },
+        so="a signature has 65 bytes; none of these texts is one",
     ),
-    case(
+    pays(
         "signature/form",
         Demand(
             title="With a signature in another form than the token's, a payment called valid "
@@ -129,20 +117,15 @@ ROWS = [
             test=as_observed,
             suffix="taken",
         ),
-    )(
-        tries_each(
-            {
-                "high s": _high,
-                "v of 0 or 1": lambda draft: _v(draft, draft.signature[64] - 27),
-                "64 bytes": _compact,
-                "a byte behind": lambda draft: draft.sealed(draft.signature + b"\0"),
-                "a chain id in v": lambda draft: draft.sealed(
-                    draft.signature[:64] + bytes([draft.signature[64] + 8])
-                ),
-                "without 0x": lambda draft: draft.with_value(
-                    "signature", draft.get("signature")[2:]
-                ),
-            }
-        )
+        changes={
+            "high s": _high,
+            "v of 0 or 1": lambda draft: _v(draft, draft.signature[64] - 27),
+            "64 bytes": _compact,
+            "a byte behind": lambda draft: draft.sealed(draft.signature + b"\0"),
+            "a chain id in v": lambda draft: draft.sealed(
+                draft.signature[:64] + bytes([draft.signature[64] + 8])
+            ),
+            "without 0x": lambda draft: draft.with_value("signature", draft.get("signature")[2:]),
+        },
     ),
 ]

@@ -14,13 +14,13 @@ from x402sim.suite.facilitator.case import (
     Demand,
     FacilitatorRow,
     agreed,
-    case,
     is_paid,
     left_open,
-    must_refuse,
     only,
+    pays,
+    put,
     refused,
-    tries_each,
+    refuses,
 )
 from x402sim.suite.facilitator.payment import STANDARD, Draft
 
@@ -71,7 +71,7 @@ def _both(spelt: Callable[[int], Any]) -> Change:
 def _lenient(
     name: str, spelt_in: Callable[[Callable[[int], Any]], Change], what: str
 ) -> FacilitatorRow:
-    return case(
+    return pays(
         f"spelling/{name}",
         Demand(
             title=f"{what} in a spelling known to only some parsers is refused",
@@ -83,7 +83,8 @@ def _lenient(
             ),
             test=refused,
         ),
-    )(tries_each({each: spelt_in(how) for each, how in LENIENT.items()}))
+        changes={each: spelt_in(how) for each, how in LENIENT.items()},
+    )
 
 
 def _lower(draft: Draft) -> Draft:
@@ -144,33 +145,31 @@ def _nonce(spelt: Callable[[bytes], Any]) -> Change:
 
 
 def _time(name: str, text: Any) -> Change:
-    return lambda draft: draft.with_value(name, text)
+    return put(name, text)
 
 
 _MALFORMED = "a text that is no value of its field is malformed, whatever was signed"
 ROWS = [
-    case(
+    refuses(
         "spelling/no-amount",
-        *must_refuse(
-            "A malformed amount is refused",
-            texts.VALUE,
-            texts.INVALID_PAYLOAD,
-            so=_MALFORMED,
-        ),
-    )(tries_each({each: _both(spelt) for each, spelt in NO_AMOUNT.items()})),
-    case(
+        "A malformed amount is refused",
+        texts.VALUE,
+        texts.INVALID_PAYLOAD,
+        changes={each: _both(spelt) for each, spelt in NO_AMOUNT.items()},
+        so=_MALFORMED,
+    ),
+    refuses(
         "spelling/no-amount",
-        *must_refuse(
-            "Requirements with a malformed amount are refused",
-            texts.REQUIRED_AMOUNT,
-            texts.INVALID_REQUIREMENTS,
-            so=_MALFORMED,
-        ),
+        "Requirements with a malformed amount are refused",
+        texts.REQUIRED_AMOUNT,
+        texts.INVALID_REQUIREMENTS,
+        changes={each: _required(spelt) for each, spelt in NO_AMOUNT.items()},
+        so=_MALFORMED,
         variant="required",
-    )(tries_each({each: _required(spelt) for each, spelt in NO_AMOUNT.items()})),
+    ),
     _lenient("value", _signed_value, "A signed amount"),
     _lenient("amount", _required, "A required amount"),
-    case(
+    pays(
         "spelling/amount-open",
         left_open(
             "Does the facilitator accept an amount as a number, or with leading zeros?",
@@ -180,21 +179,21 @@ ROWS = [
         agreed(
             "In any spelling of the amount, a payment called valid settles as signed", texts.CALLS
         ),
-    )(tries_each({each: _both(spelt) for each, spelt in OPEN.items()})),
+        changes={each: _both(spelt) for each, spelt in OPEN.items()},
+    ),
     *(
-        case(
+        refuses(
             "spelling/no-address",
-            *must_refuse(
-                f"`{name.rpartition('.')[2]}` with a malformed address is refused",
-                texts.INVALID_PAYLOAD,
-                texts.INVALID_REQUIREMENTS,
-                so=_MALFORMED,
-            ),
+            f"`{name.rpartition('.')[2]}` with a malformed address is refused",
+            texts.INVALID_PAYLOAD,
+            texts.INVALID_REQUIREMENTS,
+            changes=_wrong_address(name),
+            so=_MALFORMED,
             variant=name.rpartition(".")[2].lower(),
-        )(tries_each(_wrong_address(name)))
+        )
         for name in ("from", "to", "requirements.payTo", "requirements.asset")
     ),
-    case(
+    pays(
         "spelling/small-letters",
         Demand(
             title="Addresses in small letters are the same accounts",
@@ -204,54 +203,51 @@ ROWS = [
             ),
             test=is_paid,
         ),
-    )(tries_each({"small letters": _lower})),
-    case(
+        changes={"small letters": _lower},
+    ),
+    pays(
         "spelling/capital-letters",
         left_open(
             "Does the facilitator accept capital hex digits, and wrong checksums?",
             why="no text says how hex is written",
         ),
         agreed("In any spelling of hex, a payment called valid settles as signed", texts.CALLS),
-    )(
-        tries_each(
-            {
-                "payTo in capitals": lambda draft: draft.demanding(
-                    "payTo", _upper(draft.get("requirements.payTo"))
-                ),
-                "0X": lambda draft: draft.demanding(
-                    "payTo", "0X" + draft.get("requirements.payTo")[2:]
-                ),
-                "a wrong checksum": lambda draft: draft.with_value(
-                    "to", "0x" + draft.get("to")[2:].swapcase()
-                ),
-                "the nonce in capitals": lambda draft: draft.with_value(
-                    "nonce", _upper(draft.get("nonce"))
-                ),
-                "the signature in capitals": lambda draft: draft.with_value(
-                    "signature", _upper(draft.get("signature"))
-                ),
-                "the nonce without 0x": lambda draft: draft.with_value(
-                    "nonce", draft.get("nonce")[2:]
-                ),
-            }
-        )
+        changes={
+            "payTo in capitals": lambda draft: draft.demanding(
+                "payTo", _upper(draft.get("requirements.payTo"))
+            ),
+            "0X": lambda draft: draft.demanding(
+                "payTo", "0X" + draft.get("requirements.payTo")[2:]
+            ),
+            "a wrong checksum": lambda draft: draft.with_value(
+                "to", "0x" + draft.get("to")[2:].swapcase()
+            ),
+            "the nonce in capitals": lambda draft: draft.with_value(
+                "nonce", _upper(draft.get("nonce"))
+            ),
+            "the signature in capitals": lambda draft: draft.with_value(
+                "signature", _upper(draft.get("signature"))
+            ),
+            "the nonce without 0x": lambda draft: draft.with_value("nonce", draft.get("nonce")[2:]),
+        },
     ),
-    case(
+    refuses(
         "spelling/no-nonce",
-        *must_refuse(
-            "A nonce other than 32 bytes is refused",
-            texts.NONCE,
-            texts.INVALID_PAYLOAD,
-            so="of 31 or 33 bytes there are two ways to make 32, and one of them may be used",
-        ),
-    )(tries_each({each: _nonce(spelt) for each, spelt in _NONCES.items()})),
-    case(
+        "A nonce other than 32 bytes is refused",
+        texts.NONCE,
+        texts.INVALID_PAYLOAD,
+        changes={each: _nonce(spelt) for each, spelt in _NONCES.items()},
+        so="of 31 or 33 bytes there are two ways to make 32, and one of them may be used",
+    ),
+    refuses(
         "spelling/no-time",
-        *must_refuse(
-            "A malformed time is refused", texts.WINDOW, texts.INVALID_PAYLOAD, so=_MALFORMED
-        ),
-    )(tries_each({each: _time(*how) for each, how in _TIMES.items()})),
-    case(
+        "A malformed time is refused",
+        texts.WINDOW,
+        texts.INVALID_PAYLOAD,
+        changes={each: _time(*how) for each, how in _TIMES.items()},
+        so=_MALFORMED,
+    ),
+    pays(
         "spelling/time-open",
         left_open(
             "Does the facilitator accept times as numbers, in hex, or with a point?",
@@ -259,21 +255,18 @@ ROWS = [
             why="a text is asked for; its form is left open",
         ),
         agreed("In any spelling of a time, a payment called valid settles as signed", texts.CALLS),
+        changes={
+            "numbers": lambda draft: draft.with_value(
+                "validAfter", draft.auth.valid_after
+            ).with_value("validBefore", draft.auth.valid_before),
+            "hex": lambda draft: draft.with_value("validBefore", hex(draft.auth.valid_before)),
+            "hex of validAfter": lambda draft: draft.with_value(
+                "validAfter", hex(draft.auth.valid_after)
+            ),
+            "a point": lambda draft: draft.with_value(
+                "validBefore", f"{draft.auth.valid_before}.0"
+            ),
+        },
         absent=only(STANDARD, "the dialect of Cronos has numbers for times"),
-    )(
-        tries_each(
-            {
-                "numbers": lambda draft: draft.with_value(
-                    "validAfter", draft.auth.valid_after
-                ).with_value("validBefore", draft.auth.valid_before),
-                "hex": lambda draft: draft.with_value("validBefore", hex(draft.auth.valid_before)),
-                "hex of validAfter": lambda draft: draft.with_value(
-                    "validAfter", hex(draft.auth.valid_after)
-                ),
-                "a point": lambda draft: draft.with_value(
-                    "validBefore", f"{draft.auth.valid_before}.0"
-                ),
-            }
-        )
     ),
 ]

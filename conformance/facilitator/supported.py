@@ -7,8 +7,9 @@ from x402sim.protocol import x402
 from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, to_hex
 from x402sim.protocol.permit2_payments import UPTO
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.case import Demand, case, no_server_error, only
-from x402sim.suite.facilitator.payment import SHOWN, Answer, Dialect, drafted
+from x402sim.suite.facilitator.payment import SHOWN, Answer, drafted
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import BALANCE_BASE
 from x402sim.suite.verdict import Inconclusive, Violation
@@ -36,11 +37,7 @@ def _lists_it(play: Play, observed: Answer) -> Violation | None:
     }
     if any(wanted.items() <= each.items() for each in _kinds(observed)):
         return None
-    return Violation(
-        demand="lists-what-it-settles",
-        actual=f"no {wanted} in {observed.how}",
-        why="a shop that looks there finds nothing that it settles, and does not sell",
-    )
+    return Violation(demand="lists-what-it-settles", actual=f"no {wanted} in {observed.how}")
 
 
 def _has_fields(_: Play, observed: Answer) -> Violation | None:
@@ -88,11 +85,7 @@ def _takes_what_it_lists(_: Play, observed: Sequence[tuple[str, bool, Answer]]) 
     for about, is_good, answer in observed:
         denied = _NOT_SUPPORTED.search(answer.reason or answer.text[:SHOWN])
         if (is_good and not answer.is_valid) or (denied and not answer.is_valid):
-            return Violation(
-                demand="listed-is-taken",
-                actual=f"{about}: verify: {answer.how}",
-                why="a shop offers it, and refuses each payer who has chosen it",
-            )
+            return Violation(demand="listed-is-taken", actual=f"{about}: verify: {answer.how}")
     return None
 
 

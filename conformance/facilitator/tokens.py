@@ -11,18 +11,15 @@ from msgspec.structs import replace as changed
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, keccak256
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.case import Demand, case, gas, only
 from x402sim.suite.facilitator.contract import ASKED_AT, code
-from x402sim.suite.facilitator.payment import Dialect, Draft
-from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.payment import Draft
+from x402sim.suite.facilitator.play import Observed, Play
 from x402sim.suite.facilitator.room import ROUGH, ChainRoomKind
 from x402sim.suite.facilitator.truth import (
-    Observed,
     is_not_valid,
     must_not_settle,
-    observe,
-    valid_first,
-    verified_and_settled,
     wastes_no_gas,
 )
 from x402sim.suite.verdict import Violation
@@ -41,12 +38,12 @@ def _owners(
         room, draft = play.room, await play.draft()
         owner, asset = room.owner.address_bytes, draft.network.asset
         if is_between:
-            await valid_first(play, draft)
+            await play.valid_first(draft)
         await room.transact(owner, asset, do(draft))
         try:
             if is_between:
-                return await observe(play, (draft, await play.settle(draft)))
-            return await verified_and_settled(play, draft)
+                return await play.observe((draft, await play.settle(draft)))
+            return await play.verified_and_settled(draft)
         finally:
             await room.transact(owner, asset, undo(draft))
 
@@ -81,7 +78,7 @@ def _hostile(name: str) -> Callable[[Play], Awaitable[Observed]]:
     async def play_it(play: Play) -> Observed:
         token = Address(keccak256(play.draw())[12:])
         await play.room.controls.set_code(token, code(name))
-        return await verified_and_settled(play, _in_token(play, await play.draft(), token))
+        return await play.verified_and_settled(_in_token(play, await play.draft(), token))
 
     return play_it
 
@@ -127,7 +124,7 @@ def _refused(title: str, *, says: bool = True, verifies: bool = True) -> list[De
 @case("token/without-code", *_refused("A payment in a token without code"))
 async def _without_code(play: Play) -> Observed:
     token = Address(keccak256(play.draw())[12:])
-    return await verified_and_settled(play, _in_token(play, await play.draft(), token))
+    return await play.verified_and_settled(_in_token(play, await play.draft(), token))
 
 
 @case(
@@ -144,8 +141,8 @@ async def _named_by_payer(play: Play) -> Observed:
     token, draft = Address(keccak256(play.draw())[12:]), await play.draft()
     await play.room.controls.set_code(token, code("Worthless"))
     paid = _in_token(play, draft, token)
-    return await verified_and_settled(
-        play, paid.with_value("requirements.asset", checksum(draft.network.asset))
+    return await play.verified_and_settled(
+        paid.with_value("requirements.asset", checksum(draft.network.asset))
     )
 
 
@@ -183,7 +180,7 @@ async def _burns(play: Play) -> Observed:
             pairs.append((each, await play.settle(each)))
     finally:
         await controls.set_code(asset, before)
-    return await observe(play, *pairs)
+    return await play.observe(*pairs)
 
 
 ROWS = [

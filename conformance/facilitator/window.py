@@ -3,24 +3,25 @@
 A payment is valid strictly between its two times, by the time of its block.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.case import (
+    Change,
     Demand,
-    Tried,
     case,
     costs_no_gas,
     is_paid,
     left_open,
-    must_refuse,
-    tried,
-    tries_each,
+    pays,
+    refuses,
     unsettled,
 )
-from x402sim.suite.facilitator.payment import Dialect, Draft
-from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.payment import Draft
+from x402sim.suite.facilitator.play import Play, Tried
 from x402sim.suite.facilitator.room import ChainRoomKind
+from x402sim.suite.started import CLOCK
 
 AHEAD = ChainRoomKind(name="chain an hour ahead", ahead_s=3600, is_shared=True)
 BEHIND = ChainRoomKind(name="chain an hour behind", ahead_s=-3600, is_shared=True)
@@ -46,27 +47,18 @@ _EARLY: dict[str, Window] = {
 }
 
 
-def _refused_each(windows: dict[str, Window]) -> Callable[[Play], Awaitable[list[Tried]]]:
-    async def play(it: Play) -> list[Tried]:
-        payer, found = await it.room.payer(), []
-        for about, window in windows.items():
-            after_s, before_s = window(it.wall_s)
-            draft = (await it.draft(payer)).signed(valid_after=after_s, valid_before=before_s)
-            found.append(await tried(it, draft, about))
-            if it.is_silent:
-                break
-        return found
+def _in(window: Window) -> Change:
+    """Return the change of a payment's window, by our clock."""
 
-    return play
+    def change(draft: Draft) -> Draft:
+        after_s, before_s = window(CLOCK.now_s())
+        return draft.signed(valid_after=after_s, valid_before=before_s)
+
+    return change
 
 
-def _with(window: Window) -> Callable[[Play], Awaitable[Tried]]:
-    async def play(it: Play) -> Tried:
-        after_s, before_s = window(it.wall_s)
-        draft = (await it.draft()).signed(valid_after=after_s, valid_before=before_s)
-        return await tried(it, draft)
-
-    return play
+def _in_each(windows: dict[str, Window]) -> dict[str, Change]:
+    return {about: _in(window) for about, window in windows.items()}
 
 
 def _ends_in(seconds: int) -> Callable[[Draft], Draft]:
@@ -110,25 +102,23 @@ async def _ends_between(play: Play) -> Tried:
 
 
 ROWS = [
-    case(
+    refuses(
         "window/expired",
-        *must_refuse(
-            "An expired payment is refused, to the second",
-            texts.WINDOW,
-            texts.EIP3009_WINDOW,
-            by_chain=True,
-        ),
-    )(_refused_each(_EXPIRED)),
-    case(
+        "An expired payment is refused, to the second",
+        texts.WINDOW,
+        texts.EIP3009_WINDOW,
+        changes=_in_each(_EXPIRED),
+        by_chain=True,
+    ),
+    refuses(
         "window/early",
-        *must_refuse(
-            "A payment before validAfter is refused",
-            texts.WINDOW,
-            texts.EIP3009_WINDOW,
-            by_chain=True,
-        ),
-    )(_refused_each(_EARLY)),
-    case(
+        "A payment before validAfter is refused",
+        texts.WINDOW,
+        texts.EIP3009_WINDOW,
+        changes=_in_each(_EARLY),
+        by_chain=True,
+    ),
+    pays(
         "window/ends-in-30",
         Demand(
             title="A payment with half a minute left is settled",
@@ -139,8 +129,9 @@ ROWS = [
             ),
             test=is_paid,
         ),
-    )(_with(lambda now: (now - 600, now + 30))),
-    case(
+        changes=_in(lambda now: (now - 600, now + 30)),
+    ),
+    pays(
         "window/just-begun",
         Demand(
             title="A payment valid since five seconds ago is settled",
@@ -149,57 +140,54 @@ ROWS = [
             ),
             test=is_paid,
         ),
-    )(_with(lambda now: (now - 5, now + 300))),
-    case(
+        changes=_in(lambda now: (now - 5, now + 300)),
+    ),
+    pays(
         "window/least-left",
         left_open(
             "How many seconds must be left of a payment's window?",
             texts.WINDOW,
             why="a least time is wise (SR5), and no text says how much",
         ),
-    )(tries_each({f"{left} s left": _ends_in(left) for left in (3, 5, 7, 12)})),
-    case(
+        changes={f"{left} s left": _ends_in(left) for left in (3, 5, 7, 12)},
+    ),
+    pays(
         "window/endless",
         left_open(
             "Does the facilitator accept practically endless windows?",
             texts.WINDOW,
             why="they are valid now",
         ),
-    )(
-        tries_each(
-            {
-                "from 0": lambda draft: draft.signed(valid_after=0),
-                "for a year": lambda draft: draft.signed(
-                    valid_before=draft.auth.valid_before + 365 * DAY_S
-                ),
-                "for ever": lambda draft: draft.signed(valid_before=2**256 - 1),
-            }
-        )
+        changes={
+            "from 0": lambda draft: draft.signed(valid_after=0),
+            "for a year": lambda draft: draft.signed(
+                valid_before=draft.auth.valid_before + 365 * DAY_S
+            ),
+            "for ever": lambda draft: draft.signed(valid_before=2**256 - 1),
+        },
     ),
-    case(
+    refuses(
         "window/ended-on-chain",
-        *must_refuse(
-            "A payment expired by the chain's time is refused, though our clocks differ",
-            texts.SIMULATE,
-            texts.WINDOW,
-            so=_BY_BLOCK,
-            by_chain=True,
-            only_simulated=True,
-        ),
+        "A payment expired by the chain's time is refused, though our clocks differ",
+        texts.SIMULATE,
+        texts.WINDOW,
+        changes=_in_each({"ended on the chain": lambda now: (now - 600, now + 300)}),
+        so=_BY_BLOCK,
+        by_chain=True,
+        only_simulated=True,
         kind=AHEAD,
         absent=_SIMULATED,
-    )(_refused_each({"ended on the chain": lambda now: (now - 600, now + 300)})),
-    case(
+    ),
+    refuses(
         "window/early-on-chain",
-        *must_refuse(
-            "A payment before validAfter by the chain's time is refused, though our clocks differ",
-            texts.SIMULATE,
-            texts.WINDOW,
-            so=_BY_BLOCK,
-            by_chain=True,
-            only_simulated=True,
-        ),
+        "A payment before validAfter by the chain's time is refused, though our clocks differ",
+        texts.SIMULATE,
+        texts.WINDOW,
+        changes=_in_each({"not begun on the chain": lambda now: (now - 600, now + 300)}),
+        so=_BY_BLOCK,
+        by_chain=True,
+        only_simulated=True,
         kind=BEHIND,
         absent=_SIMULATED,
-    )(_refused_each({"not begun on the chain": lambda now: (now - 600, now + 300)})),
+    ),
 ]

@@ -9,10 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from x402sim.suite import texts
+from x402sim.suite.dialect import BY_PERMIT2, Dialect
 from x402sim.suite.payer.case import (
-    BY_PERMIT2,
     STANDARD,
-    Cause,
     Demand,
     PayerRow,
     Violation,
@@ -23,7 +22,7 @@ from x402sim.suite.payer.case import (
     served,
 )
 from x402sim.suite.payer.play import Purchase
-from x402sim.suite.payer.shop import Dialect, Offer, Shop, Story
+from x402sim.suite.payer.shop import Offer, Shop, Story
 from x402sim.suite.wire import Reply, Request, as_json
 
 
@@ -37,16 +36,8 @@ def _odd(
     return case(f"accept/{slug}", is_bought(title, because), absent=absent or {})(story)
 
 
-def _small(_: Shop, right: Offer) -> list[Offer]:
-    return [replace(right, asset=right.asset.lower(), pay_to=right.pay_to.lower())]
-
-
 def _more(_: Shop, right: Offer) -> list[Offer]:
     return [replace(right, extra={**right.extra, "decimals": 6, "note": ["a", {"b": None}]})]
-
-
-def _https(shop: Shop, url: str) -> str:
-    return url.replace("http://", "https://")
 
 
 _DEMO = {"x-demo": {"info": {"ticket": "t-1"}, "schema": {"type": "object"}}}
@@ -57,12 +48,7 @@ def _echoes(played: Purchase) -> Violation | None:
         got: Any = (said.get("extensions") or {}).get("x-demo")
         info = got.get("info") if isinstance(got, dict) else None
         if not isinstance(info, dict) or info.get("ticket") != "t-1":
-            return Violation(
-                expected="extensions of the payment with the info of the 402's",
-                demand=Cause.EXTENSIONS,
-                actual=f"{got!r}"[:200],
-                why="a server that needs its info back refuses the payment",
-            )
+            return Violation(demand="payer/extensions", actual=f"{got!r}"[:200])
     return None
 
 
@@ -79,14 +65,18 @@ ROWS = [
         "The resource says https where http was asked",
         "behind a proxy a shop does not know its own scheme (x402-foundation/x402#636, #924); who "
         "demands equality refuses valid offers",
-        Story(resource=_https),
+        Story(resource=lambda shop, url: url.replace("http://", "https://")),
         only([Dialect.V1, Dialect.V2], "its resource has no scheme"),
     ),
     _odd(
         "small-letters",
         "Addresses in lower case",
         "both spellings are the same address",
-        Story(offers=_small),
+        Story(
+            offers=lambda _, right: [
+                replace(right, asset=right.asset.lower(), pay_to=right.pay_to.lower())
+            ]
+        ),
     ),
     _odd(
         "more-in-extra",

@@ -7,9 +7,9 @@ from functools import partial
 
 from x402sim.protocol import x402
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.payer.case import (
     REFUSED,
-    Cause,
     Demand,
     PayerRow,
     Violation,
@@ -26,8 +26,6 @@ from x402sim.suite.payer.shop import (
     GOODS_PATH,
     PAYMENT_ID_HEADER,
     SESSION_ID_HEADER,
-    Dialect,
-    Offer,
     Settled,
     Shop,
     Story,
@@ -44,10 +42,6 @@ MOST_REQUESTS = 60
 """More than a payer needs for three starts, with ten tries each."""
 
 
-def _instalment(_: Shop, right: Offer) -> list[Offer]:
-    return [replace(right, amount="20000")]
-
-
 def _next_part(shop: Shop, _: Reply) -> Reply:
     """Take the money, and send the payer on: at the same host, for the same price again."""
     return Reply(status=303, headers={"Location": f"{shop.origin}{GOODS_PATH}/{shop.paying + 1}"})
@@ -56,19 +50,12 @@ def _next_part(shop: Shop, _: Reply) -> Reply:
 def _ends(played: Purchase) -> Violation | None:
     if crashed := [ended.how for ended in played.starts if ended.crashed]:
         return Violation(
-            expected="no answer ends its process by a signal",
-            demand=Cause.SIGNAL,
+            demand="payer/signal",
             actual=f"{len(crashed)} of {counted(len(played.starts), 'start')}: {crashed[0]}",
-            why="whatever else the process did is lost, and what it has signed is not written down",
         )
     late = [ended for ended in played.starts if ended.timed_out]
     if late:
-        return Violation(
-            expected="each start ends by itself",
-            demand=Cause.ENDS,
-            actual=f"{len(late)} of {len(played.starts)} did not",
-            why="whoever waits for it waits for ever",
-        )
+        return Violation(demand="payer/ends", actual=f"{len(late)} of {len(played.starts)} did not")
     return None
 
 
@@ -83,9 +70,8 @@ def _few_requests(played: Purchase) -> Violation | None:
     if played.requests > MOST_REQUESTS:
         return Violation(
             expected=f"at most {MOST_REQUESTS} requests for one purchase",
-            demand=Cause.REQUESTS,
+            demand="payer/requests",
             actual=f"{played.requests} requests",
-            why="144,000 identical 402s were seen in the field (x402-foundation/x402#1860)",
         )
     return None
 
@@ -215,7 +201,7 @@ def _page(shop: Shop, _: Request) -> Reply | None:
 
 def _mixed(shop: Shop, _: Request) -> Reply | None:
     """Answer with the other version's number: in version 2's header, or alone in a body."""
-    said = shop.required() | {"x402Version": 3 - (shop.flow.version or 1)}
+    said = shop.required() | {"x402Version": 3 - shop.flow.version}
     if shop.flow is Dialect.V2:
         return Reply(status=402, headers={x402.REQUIRED_HEADER: in_base64(said)}, body=b"{}")
     return Reply(
@@ -254,7 +240,12 @@ ROWS = [
         absent=only(
             _STANDARD_HTTP, "a redirect between requests that pay is of the standard over HTTP"
         ),
-    )(Story(offers=_instalment, strikes=(Strike(settles=True, reply=_next_part),) * 10)),
+    )(
+        Story(
+            offers=lambda _, right: [replace(right, amount="20000")],
+            strikes=(Strike(settles=True, reply=_next_part),) * 10,
+        )
+    ),
     case(
         "budget/paid-and-asked-for-ever",
         one_price(

@@ -4,9 +4,9 @@ from dataclasses import replace
 from functools import partial
 
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.payer.case import (
     STANDARD,
-    Cause,
     Demand,
     Violation,
     case,
@@ -15,7 +15,7 @@ from x402sim.suite.payer.case import (
     only,
 )
 from x402sim.suite.payer.play import PRICE_BASE, Purchase
-from x402sim.suite.payer.shop import OTHER_TOKEN, Dialect, Offer, Shop, Story
+from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, Shop, Story
 
 BECAUSE = (
     "a payer that looks only at the first offer misses purchases: shops list several "
@@ -43,12 +43,7 @@ def _networks(shop: Shop, right: Offer) -> list[Offer]:
     ]
 
 
-def _cheaper(_: Shop, right: Offer) -> list[Offer]:
-    return [replace(right, amount="40000"), right]
-
-
-def _bait(_: Shop, right: Offer) -> list[Offer]:
-    return [replace(right, amount="100000"), right]  # less than the cap, compared as text
+# less than the cap, compared as text
 
 
 def _flows(_: Shop, right: Offer) -> list[Offer]:
@@ -78,12 +73,7 @@ def _flow(played: Purchase) -> Violation | None:
         if isinstance(accepted, dict):
             flow = (accepted.get("extra") or {}).get("paymentFlow", "authorization")
             if flow != "authorization":
-                return Violation(
-                    expected="the offer that is settled after serving",
-                    demand=Cause.AFTER_SERVING,
-                    actual=f"it took {flow}",
-                    why="where the shop fails after it was paid, nothing is refunded",
-                )
+                return Violation(demand="payer/after-serving", actual=f"it took {flow}")
     return None
 
 
@@ -123,7 +113,8 @@ ROWS = [
             BECAUSE,
             texts.ACCEPTS,
         ),
-    )(Story(offers=_bait)),
+        # less than the cap, compared as text
+    )(Story(offers=lambda _, right: [replace(right, amount="100000"), right])),
     _among("choose/many", is_bought("The twentieth offer is found", BECAUSE, texts.ACCEPTS))(
         Story(offers=_many)
     ),
@@ -134,7 +125,7 @@ ROWS = [
             ground=texts.silent(texts.ACCEPTS, why="no text says which offer a client prefers"),
             test=_price_paid,
         ),
-    )(Story(offers=_cheaper)),
+    )(Story(offers=lambda _, right: [replace(right, amount="40000"), right])),
     case(
         "choose/flow",
         Demand(

@@ -7,8 +7,8 @@ from typing import Any
 
 from x402sim.protocol import x402
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.payer.case import (
-    Cause,
     Demand,
     Violation,
     case,
@@ -17,7 +17,7 @@ from x402sim.suite.payer.case import (
     only,
 )
 from x402sim.suite.payer.play import Purchase
-from x402sim.suite.payer.shop import Dialect, Shop, Story, Strike
+from x402sim.suite.payer.shop import Shop, Story, Strike
 from x402sim.suite.wire import How, Reply, Request, as_json
 
 SIGN_IN = "sign-in-with-x"
@@ -38,25 +38,15 @@ def _challenge(shop: Shop, domain: str, uri: str) -> Mapping[str, Any]:
     return {SIGN_IN: {"info": info, "supportedChains": chains, "schema": {"type": "object"}}}
 
 
-def _foreign(shop: Shop) -> Mapping[str, Any]:
-    return _challenge(shop, VICTIM, f"https://{VICTIM}/login")
-
-
 def _signed_for_another(played: Purchase) -> Violation | None:
     for name, text in played.headers:
         said = x402.json_in(text)
         if name == SIGN_IN and isinstance(said, dict) and said.get("domain") == VICTIM:
             return Violation(
-                expected="no sign-in for a site other than the shop",
-                demand=Cause.SIGN_IN,
+                demand="payer/sign-in",
                 actual=f"it signed in at {VICTIM}, and gave the signature to the shop",
-                why="the shop can sign in there as the payer",
             )
     return None
-
-
-def _own(shop: Shop) -> Mapping[str, Any]:
-    return _challenge(shop, shop.origin.removeprefix("http://"), shop.url)
 
 
 def _members_only(shop: Shop, request: Request) -> Reply | None:
@@ -72,10 +62,6 @@ def _pays_again(played: Purchase) -> str | None:
     if signs_in and not played.signed:
         return "it signs in, and pays nothing"
     return f"{'signs in; ' if signs_in else ''}payments: {len(played.signed)}"
-
-
-def _identifier(shop: Shop) -> Mapping[str, Any]:
-    return x402.IDENTIFIER_OFFER
 
 
 def _strict(shop: Shop, request: Request) -> Reply | None:
@@ -102,17 +88,11 @@ def _same_id(played: Purchase) -> Violation | None:
             continue
         payload = json.dumps(said.get("payload"), sort_keys=True)
         if by_payload.setdefault(payload, named) != named:
-            return Violation(
-                expected="a payment sent again with its id",
-                actual="the same with another id",
-                demand=Cause.SAME_ID,
-            )
+            return Violation(actual="the same with another id", demand="payer/same-id")
         if by_id.setdefault(named, payload) != payload:
             return Violation(
-                expected="an id for each payment",
-                demand=Cause.ID,
+                demand="payer/id",
                 actual="the same id for another payment, which a server answers with 409",
-                why="x402-foundation/x402#1332",
             )
     return None
 
@@ -133,7 +113,7 @@ ROWS = [
             ),
             test=_signed_for_another,
         ),
-    )(Story(extensions=_foreign)),
+    )(Story(extensions=lambda shop: _challenge(shop, VICTIM, f"https://{VICTIM}/login"))),
     _extension(
         "extension/sign-in-instead",
         Demand(
@@ -141,7 +121,12 @@ ROWS = [
             ground=texts.silent(why="the extension is optional for clients"),
             test=_pays_again,
         ),
-    )(Story(extensions=_own, first=_members_only)),
+    )(
+        Story(
+            extensions=lambda shop: _challenge(shop, shop.origin.removeprefix("http://"), shop.url),
+            first=_members_only,
+        )
+    ),
     _extension(
         "extension/identifier",
         Demand(
@@ -156,5 +141,5 @@ ROWS = [
             texts.RESEND,
         ),
         gets_what_it_paid("who pays and gives up has lost the price"),
-    )(Story(extensions=_identifier, paying=_strict, strikes=(_LOST,))),
+    )(Story(extensions=lambda shop: x402.IDENTIFIER_OFFER, paying=_strict, strikes=(_LOST,))),
 ]

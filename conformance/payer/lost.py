@@ -8,10 +8,9 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from x402sim.protocol import x402
 from x402sim.suite import texts
+from x402sim.suite.dialect import BY_PERMIT2, Dialect
 from x402sim.suite.payer.case import (
-    BY_PERMIT2,
     OURS,
     Demand,
     PayerRow,
@@ -28,7 +27,6 @@ from x402sim.suite.payer.shop import (
     OTHER_TOKEN,
     PROGRESS,
     RECORDS,
-    Dialect,
     Offer,
     Shop,
     Story,
@@ -60,9 +58,9 @@ _asked_again = Demand(
 
 
 def _receipt(shop: Shop, right: Reply, text: str | None) -> Reply:
-    if shop.flow.version is None:
+    if shop.flow.is_ours:
         return right
-    name = x402.RESPONSE_HEADERS[shop.flow.version]
+    name = shop.flow.response_header
     headers = {key: value for key, value in right.headers.items() if key != name}
     return replace(right, headers=headers if text is None else {**headers, name: text})
 
@@ -122,10 +120,6 @@ def _no_goods(shop: Shop, right: Reply) -> Reply:
     return as_json({"jsonrpc": "2.0", "id": json.loads(right.body).get("id"), "result": failed})
 
 
-def _without_receipt(shop: Shop, right: Reply) -> Reply:
-    return as_json({}) if shop.flow.is_ours else _receipt(shop, right, None)
-
-
 def _false_receipt(shop: Shop, right: Reply) -> Reply:
     if shop.flow.is_ours:
         return as_json({"success": False, "txHash": ""})
@@ -141,10 +135,6 @@ def _unreadable_receipt(shop: Shop, right: Reply) -> Reply:
 def _only_progress(_: Shop, right: Reply) -> Reply:
     """Leave the result out of a stream, so that only the progress message stays."""
     return replace(right, body=PROGRESS, headers=EVENTS)
-
-
-def _conflict(_: Shop, __: Reply) -> Reply:
-    return as_json({"error": "this payment is being processed"}, 409)
 
 
 _BROKEN = [
@@ -163,10 +153,20 @@ _BROKEN = [
     ("slow", True, _slow, "The answer takes seven seconds"),
     ("cut", True, _cut, "Half of the answer arrives"),
     ("error-in-200", True, _no_goods, "A 200 with an error instead of the goods"),
-    ("no-receipt", True, _without_receipt, "An answer without a receipt"),
+    (
+        "no-receipt",
+        True,
+        lambda shop, right: as_json({}) if shop.flow.is_ours else _receipt(shop, right, None),
+        "An answer without a receipt",
+    ),
     ("false-receipt", True, _false_receipt, "A receipt without a payment"),
     ("unreadable-receipt", True, _unreadable_receipt, "An unreadable receipt"),
-    ("conflict", True, _conflict, "The payment settles, and the answer is 409"),
+    (
+        "conflict",
+        True,
+        lambda _, __: as_json({"error": "this payment is being processed"}, 409),
+        "The payment settles, and the answer is 409",
+    ),
 ]
 _NO_HEADERS = {
     Dialect.MCP: "a tool's receipt is in its result: conflict, cut and empty strike that"

@@ -5,21 +5,10 @@ from typing import Any
 
 from x402sim.protocol.messages import decoded, encode
 from x402sim.suite import texts
-from x402sim.suite.server.case import (
-    BEGINS_S,
-    Demand,
-    Uses,
-    buys_one,
-    buys_one_repeated,
-    case,
-    distinguished,
-    held,
-    times_made,
-    uncounted,
-    used,
-)
+from x402sim.suite.server.case import Demand, buys_one, buys_one_repeated, case, uncounted
 from x402sim.suite.server.double import SETTLE, VERIFY, is_answered
-from x402sim.suite.server.play import Play
+from x402sim.suite.server.observed import Uses
+from x402sim.suite.server.play import BEGINS_S, Play
 from x402sim.suite.verdict import Found, NotApplicable, Untold, Violation
 
 MANY = 5
@@ -47,8 +36,8 @@ async def _at_once(play: Play, path: str, *, strict: bool) -> Uses:
     """Send one payment in several requests at once, while the facilitator holds a path."""
     payment = await play.draft()
     play.double.strict = strict
-    answers = await held(play, path, [play.pay(payment) for _ in range(MANY)])
-    return await distinguished(play, payment, answers)
+    answers = await play.held(path, [play.pay(payment) for _ in range(MANY)])
+    return await play.distinguished(payment, answers)
 
 
 def _how_often(_: Play, runs: int) -> Found:
@@ -87,11 +76,7 @@ def _in_order(play: Play, observed: Uses) -> Found:
     wrong = next((each for each in observed.answers if each.is_server_error), None)
     if wrong is None:
         return None
-    return Violation(
-        demand="used-is-no-5xx",
-        actual=observed.summary,
-        why="a payer takes it for an outage",
-    )
+    return Violation(demand="used-is-no-5xx", actual=observed.summary)
 
 
 def _both(play: Play, observed: Uses) -> Found:
@@ -127,7 +112,7 @@ async def _elsewhere(play: Play) -> Uses:
         answers.append(await play.pay(payment, other))
         if answers[-1].is_sale:
             break
-    return await distinguished(play, payment, answers, other)
+    return await play.distinguished(payment, answers, other)
 
 
 @case(
@@ -146,35 +131,31 @@ async def _dearer(play: Play) -> Uses:
     (payment, _), (dear, item) = by_price[0], by_price[-1]
     if payment.auth.value == dear.auth.value:
         raise NotApplicable("all goods have one price: give a good of another price with --also")
-    return await used(play, payment, [await play.pay(payment, item)])
+    return await play.used(payment, [await play.pay(payment, item)])
 
 
 @case("binding/query", buys_one("A used payment buys nothing with another query"))
 async def _another_query(play: Play) -> Uses:
     """Buy, and send the same payment with another query."""
-    item = next((each for each in play.items if "?" in each.target), None)
-    if item is None:
-        raise NotApplicable("nothing that it sells has a query: give one with --also")
+    item = play.sold(lambda each: "?" in each.target, "query")
     name, _, value = item.target.partition("?")[2].partition("&")[0].partition("=")
     other = replace(item, target=f"{item.path}?{name}={value}-other")
     payment = await play.draft(item)
     answers = [await play.pay(payment, item), await play.pay(payment, other)]
-    return await distinguished(play, payment, answers, other)
+    return await play.distinguished(payment, answers, other)
 
 
 @case("binding/body", buys_one("A used payment buys nothing with another body"))
 async def _another_body(play: Play) -> Uses:
     """Buy, and send the same payment with another body."""
-    item = next((each for each in play.items if each.body), None)
-    if item is None:
-        raise NotApplicable("nothing that it sells has a body: give one with --also")
+    item = play.sold(lambda each: each.body, "body")
     value = decoded(item.body.encode())
     if (changed := _changed(value)) == value:
         raise Untold(f"no value stands in the body {item.body} that could be another: give one")
     other = replace(item, body=encode(changed).decode())
     payment = await play.draft(item)
     answers = [await play.pay(payment, item), await play.pay(payment, other)]
-    return await distinguished(play, payment, answers, other)
+    return await play.distinguished(payment, answers, other)
 
 
 @case(
@@ -191,7 +172,7 @@ async def _again(play: Play) -> Uses:
     """Buy, and send the same payment twice more, each time after the whole answer."""
     payment = await play.draft()
     answers = [await play.pay(payment) for _ in range(3)]
-    return await distinguished(play, payment, answers)
+    return await play.distinguished(payment, answers)
 
 
 @case(
@@ -242,7 +223,7 @@ async def _runs(play: Play) -> int:
 
     Raises `Untold` for goods without a counter.
     """
-    made = await times_made(play, lambda: _at_once(play, SETTLE, strict=True))
+    made = await play.times_made(lambda: _at_once(play, SETTLE, strict=True))
     if made is None:
         raise uncounted()
     return made
@@ -262,4 +243,4 @@ async def _two_payers(play: Play) -> Uses:
     answers = await play.at_once(payments)
     for each in payments:
         await play.double.until(SETTLE, each.nonce, BEGINS_S, is_answered)
-    return await used(play, payments[0], answers, *payments[1:])
+    return await play.used(payments[0], answers, *payments[1:])

@@ -67,7 +67,6 @@ def _permits(answer: Answer, what: str, loss: Loss | None = None) -> Violation:
         demand="forbids-shared-caches",
         actual=f"{what}: {answer.showing('Cache-Control', 'Expires', 'Vary')}",
         loss=loss,
-        why="a cache gives it to whoever asks next",
     )
 
 
@@ -104,7 +103,6 @@ def _is_not_stale(play: Play, observed: Shared) -> Found:
         demand="offer-not-from-cache",
         actual=f"{THROUGH}, with a payment: {observed.paid.showing('Cache-Control', 'Vary')}; "
         "the server has not seen it",
-        why="nobody can buy until the cache forgets it, and then at an old price",
     )
 
 

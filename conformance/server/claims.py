@@ -5,22 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.money import Transfer
-from x402sim.suite.server.case import (
-    ONE_PATH,
-    Demand,
-    Uses,
-    amount_told,
-    buys_one_repeated,
-    case,
-    distinguished,
-    held,
-    is_blamed,
-    is_honest,
-    sent_again,
-)
+from x402sim.suite.server.case import ONE_PATH, Demand, buys_one_repeated, case, is_blamed
 from x402sim.suite.server.double import SETTLE, VERIFY
-from x402sim.suite.server.payment import Dialect, Payment, receipt_in
+from x402sim.suite.server.observed import Uses
+from x402sim.suite.server.payment import Payment
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, Violation
@@ -58,23 +48,22 @@ def _reversed(value: Any) -> Any:
 def _each_its_own(play: Play, observed: Several) -> Found:
     for payment, answer in zip(observed.payments, observed.answers, strict=True):
         mine = {each.tx_hash for each in observed.moved if each.nonce == payment.nonce.lower()}
-        named = str(receipt_in(play.dialect, answer).get("transaction")).lower()
-        if amount_told(play.dialect, answer) == 0 and named == "" and not mine:
+        named = str(play.receipt(answer).get("transaction")).lower()
+        if play.amount_told(answer) == 0 and named == "" and not mine:
             continue
         if answer.is_2xx and named not in mine:
             return Violation(
                 demand="receipt-of-own-transaction",
                 actual=f"{play.dialect.response_place}: {observed.summary}",
-                why="the payer's proof is of somebody else's payment",
             )
     return None
 
 
 def _second_is_its_own(play: Play, observed: Several) -> Found:
     last, value = observed.answers[-1], observed.payments[1].auth.value
-    if last.is_sale and amount_told(play.dialect, last) == 0 and not observed.moved:
+    if last.is_sale and play.amount_told(last) == 0 and not observed.moved:
         return None
-    if last.is_sale == bool(observed.moved) or (observed.moved and is_honest(play, last)):
+    if last.is_sale == bool(observed.moved) or (observed.moved and play.is_honest(last)):
         return None
     return Violation(
         demand="nonce-is-its-payers",
@@ -88,11 +77,7 @@ def _second_is_its_own(play: Play, observed: Several) -> Found:
 def _last_is_served(play: Play, observed: Several) -> Found:
     if observed.answers[-1].is_sale:
         return None
-    return Violation(
-        demand="good-after-refused",
-        actual=observed.summary,
-        why="who has seen a nonce can block its payment",
-    )
+    return Violation(demand="good-after-refused", actual=observed.summary)
 
 
 def _last_is_refused(play: Play, observed: Several) -> Found:
@@ -103,7 +88,7 @@ def _last_is_refused(play: Play, observed: Several) -> Found:
         actual=observed.summary,
         loss=play.tokens(
             observed.payments[0].auth.value
-            if (told := amount_told(play.dialect, observed.answers[-1])) is None
+            if (told := play.amount_told(observed.answers[-1])) is None
             else told,
             "served to who has paid nothing",
         ),
@@ -116,11 +101,7 @@ def _no_error(play: Play, observed: Several) -> Found:
         return None
     if is_blamed(answer, play.double.calls[-1:]):
         return None
-    return Violation(
-        demand="endless-window-is-answered",
-        actual=answer.how,
-        why="anybody can send it, and a payer takes it for an outage and tries again",
-    )
+    return Violation(demand="endless-window-is-answered", actual=answer.how)
 
 
 @case(
@@ -141,8 +122,8 @@ async def _respelled(play: Play) -> Uses:
         payment.with_value("note", "again"),
         replace(payment, body=_reversed(payment.body)),
     ]
-    answers = await held(play, VERIFY, [play.pay(each) for each in ways])
-    return await distinguished(play, payment, answers)
+    answers = await play.held(VERIFY, [play.pay(each) for each in ways])
+    return await play.distinguished(payment, answers)
 
 
 @case(
@@ -158,8 +139,8 @@ async def _for_other_requests(play: Play) -> Uses:
     payment, item = await play.draft(), play.item
     begin = "&" if "?" in item.target else "?"
     others = [replace(item, target=f"{item.target}{begin}x402sim={n}") for n in range(1, 4)]
-    answers = await held(play, VERIFY, [play.pay(payment, each) for each in (item, *others)])
-    return await distinguished(play, payment, answers)
+    answers = await play.held(VERIFY, [play.pay(payment, each) for each in (item, *others)])
+    return await play.distinguished(payment, answers)
 
 
 @case(
@@ -173,7 +154,7 @@ async def _for_other_requests(play: Play) -> Uses:
 async def _two_receipts(play: Play) -> Several:
     """Buy twice at once: both settlements are under way together."""
     payments = [await play.draft(), await play.draft()]
-    answers = await held(play, SETTLE, [play.pay(each) for each in payments])
+    answers = await play.held(SETTLE, [play.pay(each) for each in payments])
     return Several(payments=payments, answers=answers, moved=await play.moved())
 
 
@@ -206,7 +187,7 @@ async def _same_nonce(play: Play) -> Several:
     other = replace(its, wallet=play.room.world.wallets[1])
     own = other.signed(from_=other.wallet.address_bytes, nonce=payment.auth.nonce)
     answers = [await play.pay(payment)]
-    second = await sent_again(play, own, [await play.pay(own)])
+    second = await play.sent_again(own, [await play.pay(own)])
     return Several(
         payments=[payment, own],
         answers=[*answers, *second.answers],

@@ -3,10 +3,11 @@
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.money import to_base
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.row import only
-from x402sim.suite.server.case import UNUSED, Demand, Trade, case, trade, used_nothing
-from x402sim.suite.server.payment import Dialect, receipt_in
-from x402sim.suite.server.play import Play
+from x402sim.suite.server.case import Demand, case
+from x402sim.suite.server.observed import Trade
+from x402sim.suite.server.play import UNUSED, Play
 from x402sim.suite.verdict import Found, Inconclusive, Violation
 
 
@@ -27,7 +28,7 @@ def _sells(play: Play, observed: Trade) -> Found:
 
 
 def _receipt(play: Play, observed: Trade) -> Found:
-    receipt, answer = receipt_in(play.dialect, observed.answers[0]), observed.answers[0]
+    receipt, answer = play.receipt(observed.answers[0]), observed.answers[0]
     hashes = {each.tx_hash for each in observed.moved}
     name = str(receipt.get("transaction")).lower()
     if receipt.get("success") is True and name in hashes:
@@ -35,9 +36,7 @@ def _receipt(play: Play, observed: Trade) -> Found:
         if play.dialect is not Dialect.UPTO or {receipt.get("amount")} == amounts:
             return None
     return Violation(
-        demand="receipt-has-hash",
-        actual=f"{play.dialect.response_place}: {answer.how}",
-        why="the payer has no proof that it has paid",
+        demand="receipt-has-hash", actual=f"{play.dialect.response_place}: {answer.how}"
     )
 
 
@@ -72,14 +71,14 @@ def _receipt(play: Play, observed: Trade) -> Found:
     is_control=True,
 )
 async def _buys(play: Play) -> Trade:
-    bought = await trade(play, again=0)
+    bought = await play.trade(again=0)
     if play.dialect is not Dialect.UPTO or bought.moved or not bought.is_served:
         return bought
-    if not used_nothing(play, bought):
+    if not play.used_nothing(bought):
         return bought
     for item in play.metered:
         if used := to_base(item.used, play.room.network.decimals):
-            metered = await trade(play, again=0, item=item)
+            metered = await play.trade(again=0, item=item)
             if metered.is_served and not metered.moved and used <= metered.payment.auth.value:
                 return metered
     raise Inconclusive(f"{UNUSED}, or say what a request uses: --metered 'AMOUNT ITEM'")

@@ -8,8 +8,9 @@ from urllib.parse import urlencode, urlsplit
 from x402sim.protocol.bazaar import difference
 from x402sim.protocol.messages import encode
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.server.case import Demand, case
-from x402sim.suite.server.payment import Dialect, offers_in, required_in
+from x402sim.suite.server.payment import offers_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, NotApplicable, Violation
@@ -61,11 +62,7 @@ def _is_as_its_schema(_: Play, observed: Sequence[Described]) -> Found:
         if not wrong and each.input.get("type") != "http":
             wrong = f"info.input.type is {each.input.get('type')!r}"
         if wrong:
-            return Violation(
-                demand="bazaar-fits-schema",
-                actual=f"{each.item.shown}: {wrong}",
-                why="facilitators must not list it",
-            )
+            return Violation(demand="bazaar-fits-schema", actual=f"{each.item.shown}: {wrong}")
     return None
 
 
@@ -75,7 +72,6 @@ def _is_that_method(_: Play, observed: Sequence[Described]) -> Found:
             return Violation(
                 demand="bazaar-names-method",
                 actual=f"{each.item.shown}: {each.input.get('method')!r}",
-                why="who reads it in a catalogue asks for something else",
             )
     return None
 
@@ -91,9 +87,7 @@ def _is_sold_so(play: Play, observed: Sequence[Described]) -> Found:
         offered = [_terms(offers_in(play.dialect, a)) for a in (each.answer, each.described)]
         if each.described.status != 402 or offered[0] != offered[1]:
             return Violation(
-                demand="bazaar-is-sold",
-                actual=f"{each.item.shown}: {each.described.summary}",
-                why="who reads it in a catalogue cannot buy it, or pays another price",
+                demand="bazaar-is-sold", actual=f"{each.item.shown}: {each.described.summary}"
             )
     return None
 
@@ -108,7 +102,6 @@ def _is_like_its_example(_: Play, observed: Sequence[Described]) -> Found:
             return Violation(
                 demand="bazaar-example-fits",
                 actual=f"{each.item.shown}: they have no {', '.join(missing)}",
-                why="what was looked at in a catalogue is not what is delivered",
             )
     return None
 
@@ -155,7 +148,6 @@ def _is_as_listed(_: Play, observed: Sequence[Listed]) -> Found:
             return Violation(
                 demand="listed-is-sold",
                 actual=f"{each.resource}: listed {listed or 'without a price'}; {each.answer.how}",
-                why="a payer that has chosen by the list pays something else, or cannot pay",
             )
     return None
 
@@ -196,7 +188,7 @@ async def _described(play: Play) -> list[Described]:
     found = []
     for item in play.items:
         answer = await play.ask(item)
-        extensions = _object((required_in(play.dialect, answer) or {}).get("extensions"))
+        extensions = _object(play.required(answer).get("extensions"))
         said = _object(extensions.get("bazaar"))
         given = _object(_object(said.get("info")).get("input"))
         if not said or given.get("type") == "mcp":

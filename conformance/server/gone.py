@@ -3,18 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from x402sim.suite.server.case import (
-    BEGINS_S,
-    HUNG_UP,
-    PAUSE_S,
-    Trade,
-    case,
-    of_a_lost_answer,
-    sent_again,
-    until_held,
-)
+from x402sim.suite.server.case import HUNG_UP, case, of_a_lost_answer
 from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on, waits
-from x402sim.suite.server.play import Play
+from x402sim.suite.server.observed import Trade
+from x402sim.suite.server.play import BEGINS_S, PAUSE_S, Play
 
 
 def _while_held(path: str, *, after: bool = False) -> Callable[[Play], Awaitable[Trade]]:
@@ -27,11 +19,11 @@ def _while_held(path: str, *, after: bool = False) -> Callable[[Play], Awaitable
         payment, gate = await it.draft(), asyncio.Event()
         with it.double.twisted(on(path, waits(gate, after=after))):
             async with it.leaving(payment):
-                await until_held(it, path, payment, after=after)
+                await it.until_held(path, payment, after=after)
             await it.wait(PAUSE_S)  # time for a server to notice that the client has left
             gate.set()
             await it.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
-        return await sent_again(it, payment, [HUNG_UP])
+        return await it.sent_again(payment, [HUNG_UP])
 
     return play
 

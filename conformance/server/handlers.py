@@ -6,27 +6,23 @@ from dataclasses import dataclass
 
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.row import only
 from x402sim.suite.server.case import (
-    BEGINS_S,
     HUNG_UP,
     REFUSED,
     SERVED_ONLY_IF_SETTLED,
     Demand,
-    Trade,
-    amount_told,
     case,
     charged_only_if_served,
     of_a_lost_answer,
-    sent_again,
     served_only_if_settled,
-    times_made,
     uncounted,
-    used_nothing,
 )
 from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on
-from x402sim.suite.server.payment import BEFORE_S, Dialect, receipt_in
-from x402sim.suite.server.play import Item, Play
+from x402sim.suite.server.observed import Trade
+from x402sim.suite.server.payment import BEFORE_S
+from x402sim.suite.server.play import BEGINS_S, Item, Play
 from x402sim.suite.verdict import Found, NotApplicable, Untold, Violation
 from x402sim.suite.wire import as_json, says
 from x402sim.text.words import often
@@ -51,14 +47,12 @@ def _is_not_made(_: Play, runs: int) -> Found:
     if runs <= 0:
         return None
     return Violation(
-        demand="no-work-unpaid",
-        actual=f"by a number in it, it was made {often(runs)}",
-        why="anybody makes it work for nothing",
+        demand="no-work-unpaid", actual=f"by a number in it, it was made {often(runs)}"
     )
 
 
 def _is_named(play: Play, observed: Trade) -> Found:
-    if not observed.moved or receipt_in(play.dialect, observed.answers[0]).get("transaction"):
+    if not observed.moved or play.receipt(observed.answers[0]).get("transaction"):
         return None
     return Violation(
         demand="redirect-names-transaction",
@@ -68,7 +62,7 @@ def _is_named(play: Play, observed: Trade) -> Found:
 
 
 def _is_charged(play: Play, observed: Trade) -> Found:
-    if observed.moved or amount_told(play.dialect, observed.answers[0]) == 0:
+    if observed.moved or play.amount_told(observed.answers[0]) == 0:
         return None
     return Violation(
         demand="redirect-is-settled",
@@ -98,7 +92,6 @@ def _is_what_was_used(play: Play, observed: Sequence[Metered]) -> Found:
             return Violation(
                 demand="settles-at-most-maximum",
                 actual=f"settle was asked for {above[0]}; {actual}",
-                why="no facilitator settles it, and what was used is lost",
             )
         if each.used <= most and (
             not each.trade.is_served or moved != [each.used] * bool(each.used)
@@ -139,10 +132,7 @@ async def _metered(play: Play) -> list[Metered]:
         if used > MOST_TIMES * payment.auth.value:
             most = to_decimal(payment.auth.value, play.room.network.decimals)
             raise Untold(f"--metered {item.used} is in tokens; {item.shown} costs at most {most}")
-        answer = await play.pay(payment, item)
-        if answer.is_2xx:
-            await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
-        bought = await sent_again(play, payment, [answer], again=0, item=item)
+        bought = await play.trade(again=0, item=item, payment=payment)
         calls = [it for it in play.double.calls if (it.path, it.nonce) == (SETTLE, payment.nonce)]
         asked = [it.amount_base for it in calls if it.amount_base is not None]
         found.append(Metered(trade=bought, used=used, asked=asked))
@@ -160,22 +150,16 @@ class Streamed:
 
 def _is_whole(play: Play, observed: Streamed) -> Found:
     answer, count = observed.trade.answers[0], len(observed.trade.moved)
-    is_paid = count == 1 or (count == 0 and used_nothing(play, observed.trade))
+    is_paid = count == 1 or (count == 0 and play.used_nothing(observed.trade))
     if answer.is_2xx and not answer.is_cut and is_paid:
         return None
     return Violation(demand="whole-stream", actual=observed.trade.summary)
 
 
 def _is_proven(play: Play, observed: Streamed) -> Found:
-    if not observed.is_settled or receipt_in(play.dialect, observed.trade.answers[0]).get(
-        "transaction"
-    ):
+    if not observed.is_settled or play.receipt(observed.trade.answers[0]).get("transaction"):
         return None
-    return Violation(
-        demand="receipt-before-stream",
-        actual=observed.trade.summary,
-        why="the payer has no proof that it has paid",
-    )
+    return Violation(demand="receipt-before-stream", actual=observed.trade.summary)
 
 
 def _when(_: Play, observed: Streamed) -> Found:
@@ -183,7 +167,7 @@ def _when(_: Play, observed: Streamed) -> Found:
 
 
 def _left_is_paid(play: Play, observed: Streamed) -> Found:
-    if observed.is_settled or used_nothing(play, observed.trade):
+    if observed.is_settled or play.used_nothing(observed.trade):
         return None
     return Violation(
         demand="begun-stream-is-paid",
@@ -212,7 +196,7 @@ async def _unpaid(play: Play) -> int:
         with play.double.twisted(on(VERIFY, says(_INVALID)), on(SETTLE, says(as_json(REFUSED)))):
             await play.pay(await play.draft())
 
-    made = await times_made(play, ask)
+    made = await play.times_made(ask)
     if made is None:
         raise uncounted()
     return made
@@ -235,11 +219,7 @@ async def _expires(play: Play) -> Trade:
         valid_before=payment.auth.valid_after + BEFORE_S + max(1, int(took_s / 2))
     )
     yes = says(as_json({"isValid": True, "payer": payment.wallet.address}))
-    with play.double.twisted(on(VERIFY, yes)):
-        answer = await play.pay(payment, item)
-        if answer.is_2xx:
-            await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
-    return await sent_again(play, payment, [answer], again=0)
+    return await play.trade(on(VERIFY, yes), again=0, item=item, payment=payment)
 
 
 @case(
@@ -252,7 +232,7 @@ async def _impatient(play: Play) -> Trade:
     async with play.leaving(payment, item):
         await play.wait(took_s / 2)
     await play.double.until(SETTLE, payment.nonce, took_s + BEGINS_S, is_answered)
-    return await sent_again(play, payment, [HUNG_UP], item=item)
+    return await play.sent_again(payment, [HUNG_UP], item=item)
 
 
 @case(
@@ -285,7 +265,7 @@ async def _redirects(play: Play) -> Trade:
     if answer.status // 100 != 3:
         raise NotApplicable(f"what --redirecting names does not redirect: {answer.how}")
     await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
-    return await sent_again(play, payment, [answer], again=0)
+    return await play.sent_again(payment, [answer], again=0)
 
 
 @case(
@@ -324,7 +304,7 @@ async def _streams(play: Play) -> Streamed:
     is_first = play.double.is_settled(payment.nonce)
     answer = await asked
     await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
-    bought = await sent_again(play, payment, [answer], again=0)
+    bought = await play.sent_again(payment, [answer], again=0)
     return Streamed(bought, is_first, bool(bought.moved))
 
 
@@ -338,12 +318,8 @@ async def _streams(play: Play) -> Streamed:
     waits_s=LEAST_S,
 )
 async def _stream_refused(play: Play) -> Trade:
-    item = play.handled("streaming")
-    payment = await play.draft(item)
-    with play.double.twisted(on(SETTLE, says(as_json(REFUSED)))):
-        answer = await play.pay(payment, item)
-        await play.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
-    return await sent_again(play, payment, [answer], again=0)
+    refuses = on(SETTLE, says(as_json(REFUSED)))
+    return await play.trade(refuses, again=0, item=play.handled("streaming"))
 
 
 @case(
@@ -378,4 +354,4 @@ async def _stream_left(play: Play) -> Streamed:
         is_first = play.double.is_settled(payment.nonce)
     await play.double.until(SETTLE, payment.nonce, goods.seconds + BEGINS_S, is_answered)
     is_settled = bool(await play.moved(payment))
-    return Streamed(await sent_again(play, payment, [HUNG_UP], item=item), is_first, is_settled)
+    return Streamed(await play.sent_again(payment, [HUNG_UP], item=item), is_first, is_settled)

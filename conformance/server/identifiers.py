@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.x402 import PAYMENT_IDENTIFIER
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.money import Transfer
-from x402sim.suite.server.case import PAUSE_S, REFUSED, Demand, amount_told, case
+from x402sim.suite.server.case import REFUSED, Demand, case
 from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
-from x402sim.suite.server.payment import Dialect, Payment, receipt_in, required_in
-from x402sim.suite.server.play import Play
+from x402sim.suite.server.payment import Payment, receipt_in
+from x402sim.suite.server.play import PAUSE_S, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, NotApplicable, Violation
 from x402sim.suite.wire import as_json, says
@@ -45,7 +46,7 @@ class Named:
 async def _draft(play: Play, named: str = "") -> Payment:
     """Return a payment with an id, a new one by default."""
     payment = await play.draft()
-    required = required_in(play.dialect, play.answers[-1]) or {}
+    required = play.required(play.answers[-1])
     offered = required.get("extensions")
     if not isinstance(offered, dict) or PAYMENT_IDENTIFIER not in offered:
         raise NotApplicable(f"its 402 does not offer {PAYMENT_IDENTIFIER}")
@@ -96,7 +97,7 @@ def _unsigned(_: Play, bought: Payment, __: Payment) -> Payment:
 
 def _is_kept(play: Play, observed: Named) -> Found:
     first, second = observed.first, observed.second
-    moves = 0 if amount_told(play.dialect, first) == 0 else 1
+    moves = 0 if play.amount_told(first) == 0 else 1
     is_same = (first.status, first.body) == (second.status, second.body)
     if is_same and len(observed.moved[0]) == moves:
         return None
@@ -110,15 +111,11 @@ def _is_kept(play: Play, observed: Named) -> Found:
 
 
 def _receipt_is_kept(play: Play, observed: Named) -> Found:
-    if not observed.second.is_2xx or receipt_in(play.dialect, observed.first) == receipt_in(
+    if not observed.second.is_2xx or play.receipt(observed.first) == receipt_in(
         play.dialect, observed.second
     ):
         return None
-    return Violation(
-        demand="stored-answer-has-receipt",
-        actual=observed.summary,
-        why="the payer reads there whether it has paid",
-    )
+    return Violation(demand="stored-answer-has-receipt", actual=observed.summary)
 
 
 def _is_409(_: Play, observed: Named) -> Found:
@@ -146,7 +143,7 @@ def _is_one(play: Play, observed: Named) -> Found:
 
 def _buys_nothing(play: Play, observed: Named) -> Found:
     second = observed.second
-    if not second.is_2xx or observed.moved[1] or amount_told(play.dialect, second) == 0:
+    if not second.is_2xx or observed.moved[1] or play.amount_told(second) == 0:
         return None
     return Violation(
         demand="id-is-no-payment",
@@ -174,7 +171,6 @@ def _is_processed_once(play: Play, observed: Named) -> Found:
     return Violation(
         demand="in-progress-waits",
         actual=f"{observed.summary}; settle was requested {often(observed.settled)}",
-        why="it is worked on twice, or the payer takes it for a refusal",
     )
 
 
@@ -296,7 +292,7 @@ async def _busy(play: Play) -> Named:
 )
 async def _unnamed(play: Play) -> Named:
     payment = await _draft(play)
-    required = required_in(play.dialect, play.answers[-1]) or {}
+    required = play.required(play.answers[-1])
     if required["extensions"][PAYMENT_IDENTIFIER].get("info", {}).get("required") is not True:
         raise NotApplicable("it does not require an id")
     payment = payment.with_value(ID, None)

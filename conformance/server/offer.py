@@ -8,8 +8,10 @@ from typing import Any
 from x402sim.protocol import x402
 from x402sim.protocol.networks import NETWORKS
 from x402sim.suite import texts
-from x402sim.suite.server.case import Demand, Trade, case, sent_again, used_nothing
-from x402sim.suite.server.payment import Dialect, offers_in, payable, payables, required_in
+from x402sim.suite.dialect import Dialect
+from x402sim.suite.server.case import Demand, case
+from x402sim.suite.server.observed import Trade
+from x402sim.suite.server.payment import offers_in, payable, payables, required_in
 from x402sim.suite.server.play import Headers, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, NotApplicable, Violation
@@ -58,7 +60,7 @@ def _wrong_in(dialect: Dialect, offer: dict[str, Any]) -> str:
 
 
 def _is_whole(play: Play, answer: Answer) -> Found:
-    required = required_in(play.dialect, answer) or {}
+    required = play.required(answer)
     wrong = next(
         filter(None, (_wrong_in(play.dialect, each) for each in offers_in(play.dialect, answer))),
         "",
@@ -78,10 +80,10 @@ def _is_whole(play: Play, answer: Answer) -> Found:
 
 
 def _says_why(play: Play, answer: Answer) -> Found:
-    required = required_in(play.dialect, answer) or {}
+    required = play.required(answer)
     if isinstance(required.get("error"), str) and required["error"]:
         return None
-    return Violation(demand="offer-says-why", actual=answer.how, why="a payer cannot act on it")
+    return Violation(demand="offer-says-why", actual=answer.how)
 
 
 def _same(play: Play, answer: Answer) -> Found:
@@ -98,7 +100,6 @@ def _same(play: Play, answer: Answer) -> Found:
     return Violation(
         demand="versions-offer-the-same",
         actual=f"version 1: {', '.join(said[0])}; version 2: {', '.join(said[1])}",
-        why="who reads the other one pays too much, or too little and is refused",
     )
 
 
@@ -122,7 +123,6 @@ def _same_in_body(play: Play, answer: Answer) -> Found:
             demand="body-offers-the-same",
             actual=f"the body: {', '.join(other[0])}; PAYMENT-REQUIRED: "
             f"{'; '.join(', '.join(each) for each in meant[:3])}",
-            why="who reads the body pays what is not asked for",
         )
     return None
 
@@ -141,7 +141,6 @@ def _names_the_token(play: Play, answer: Answer) -> Found:
                 demand="offer-names-token",
                 actual=f"{named[0]!r} and {named[1]!r}; the token at {offer['asset']} is "
                 f"{wanted[0]!r} and {wanted[1]!r}",
-                why="who signs by them signs what the token does not take, and cannot pay",
             )
     return None
 
@@ -188,11 +187,7 @@ def _still_payable(play: Play, observed: Visit) -> Found:
 def _is_served(_: Play, observed: Visit) -> Found:
     if observed.paid.is_2xx:
         return None
-    return Violation(
-        demand="paid-is-served-any-way",
-        actual=observed.paid.how,
-        why="who asks so cannot buy",
-    )
+    return Violation(demand="paid-is-served-any-way", actual=observed.paid.how)
 
 
 def _served(title: str) -> Demand:
@@ -221,7 +216,6 @@ def _exposed(play: Play, observed: tuple[Answer, Answer]) -> Found:
                 actual=f"Access-Control-Allow-Origin, or in Access-Control-Expose-Headers "
                 f"{', '.join(wanted)}, is missing: "
                 + answer.showing("Access-Control-Allow-Origin", "Access-Control-Expose-Headers"),
-                why="a browser's client cannot read it, and so cannot pay",
             )
     return None
 
@@ -243,7 +237,6 @@ def _is_free(play: Play, observed: Preflight) -> Found:
         demand="preflight-is-free",
         actual=f"{observed.unpaid.showing('Access-Control-Allow-Origin')}; the preflight: "
         f"{observed.answer.how}",
-        why="a browser sends no payment with a preflight, so it never gets further",
     )
 
 
@@ -259,12 +252,11 @@ def _allows(play: Play, observed: Preflight) -> Found:
         demand="preflight-allows-payment",
         actual=f"no 2xx whose Access-Control-Allow-Headers has {play.dialect.payment_header}: "
         + answer.showing("Access-Control-Allow-Headers"),
-        why="a browser does not send the payment",
     )
 
 
 def _calls_itself(play: Play, observed: Visit) -> str:
-    required = required_in(play.dialect, observed.unpaid) or {}
+    required = play.required(observed.unpaid)
     where = required.get("resource") or next(iter(offers_in(play.dialect, observed.unpaid)), {})
     url = where.get("url") or where.get("resource") if isinstance(where, dict) else where
     return f"asked for at https://{OUTSIDE}, it calls itself {url}"
@@ -276,14 +268,13 @@ def _is_each_sold(play: Play, observed: list[Trade]) -> Found:
         paid = [moved.amount_base for moved in each.moved]
         if play.dialect is Dialect.UPTO:  # the amount of an offer is a maximum
             paid = [max(base, amount) for base in paid]
-        if not paid and used_nothing(play, each):
+        if not paid and play.used_nothing(each):
             continue
         if not each.is_served or paid != [amount]:
             return Violation(
                 demand="each-offer-sells",
                 actual=f"the offer of {amount} base units: {each.summary}",
                 loss=play.tokens(amount, "charged and not served") if each.moved else None,
-                why="who chooses this offer cannot buy",
             )
     return None
 
@@ -436,7 +427,7 @@ async def _each(play: Play) -> list[Trade]:
     found = []
     for place in range(count):
         payment = (await play.drafts())[place]
-        found.append(await sent_again(play, payment, [await play.pay(payment)], again=0))
+        found.append(await play.sent_again(payment, [await play.pay(payment)], again=0))
     return found
 
 

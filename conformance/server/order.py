@@ -5,15 +5,13 @@ from dataclasses import dataclass
 
 from x402sim.protocol.x402 import PAYMENT_FLOW
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.server.case import (
     REFUSED,
     Demand,
-    Trade,
     case,
     of_a_lost_settlement,
     of_no_settlement,
-    trade,
-    used_nothing,
     with_facilitator,
 )
 from x402sim.suite.server.double import (
@@ -26,7 +24,8 @@ from x402sim.suite.server.double import (
     pending,
     twice,
 )
-from x402sim.suite.server.payment import Dialect, reason_in, receipt_in, required_in
+from x402sim.suite.server.observed import Trade
+from x402sim.suite.server.payment import reason_in
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, NotApplicable, Violation
@@ -125,7 +124,7 @@ def _no() -> Twist:
 
 def _told(play: Play, answer: Answer) -> set[str]:
     """Return a refusal's words: of the receipt, the offer and the body."""
-    offer, body = required_in(play.dialect, answer) or {}, answer.json
+    offer, body = play.required(answer), answer.json
     said = [reason_in(play.dialect, answer), offer.get("error")]
     said += body.values() if isinstance(body, dict) else [answer.body.decode("latin-1")]
     return {each for each in said if isinstance(each, str) and each}
@@ -135,28 +134,20 @@ def _reason(play: Play, observed: Trade) -> Found:
     answer = observed.answers[0]
     if not observed.settled or answer.is_2xx or answer.is_server_error:
         return None
-    is_yes = receipt_in(play.dialect, answer).get("success") is True
+    is_yes = play.receipt(answer).get("success") is True
     if not is_yes and _told(play, answer) - _told(play, play.answers[0]):
         return None
-    return Violation(
-        demand="refused-settlement-has-reason",
-        actual=answer.how,
-        why="it looks like a request that did not pay, and the payer signs for ever",
-    )
+    return Violation(demand="refused-settlement-has-reason", actual=answer.how)
 
 
 def _receipt(play: Play, observed: Trade) -> Found:
     answer = observed.answers[0]
     if not observed.settled or answer.is_2xx or answer.is_server_error:
         return None
-    receipt = receipt_in(play.dialect, answer)
+    receipt = play.receipt(answer)
     if receipt.get("success") is False and receipt.get("errorReason"):
         return None
-    return Violation(
-        demand="refusal-has-receipt",
-        actual=answer.how,
-        why="clients that read results there take it for a request that did not pay",
-    )
+    return Violation(demand="refusal-has-receipt", actual=answer.how)
 
 
 FAKE = "0x" + "ab" * 32
@@ -186,7 +177,7 @@ def _redirects(path: str) -> Callable[[Play], Awaitable[Redirected]]:
         if path == VERIFY:
             twists.append(on(SETTLE, _no()))
         before = it.double.count(there)
-        done = await trade(it, *twists, again=0)
+        done = await it.trade(*twists, again=0)
         return Redirected(done, it.double.count(there) - before)
 
     return play
@@ -197,18 +188,17 @@ def _stays(play: Play, observed: Redirected) -> Found:
         return None
     price = observed.trade.payment.auth.value
     is_lost = observed.trade.is_served and not observed.trade.moved
-    is_lost = is_lost and not used_nothing(play, observed.trade)
+    is_lost = is_lost and not play.used_nothing(observed.trade)
     return Violation(
         demand="redirects-not-followed",
         actual=f"it went there with the payment {often(observed.followed)}; "
         f"{observed.trade.summary}",
         loss=play.tokens(price, "served for nothing, on another host's word") if is_lost else None,
-        why="whoever answers there has the payment, and says what is paid",
     )
 
 
 def _not_charged(play: Play, observed: Trade) -> Found:
-    receipt = receipt_in(play.dialect, observed.answers[0])
+    receipt = play.receipt(observed.answers[0])
     if not observed.moved or receipt.get("transaction"):
         return None
     return Violation(
@@ -227,7 +217,6 @@ def _as_declared(play: Play, observed: Trade) -> Found:
         demand="failed-is-not-charged",
         actual=observed.summary,
         loss=play.tokens(observed.payment.auth.value, "charged for what failed"),
-        why="it settles before it works, and its offer does not say so",
     )
 
 
@@ -300,13 +289,7 @@ async def _fails(play: Play) -> Trade:
     answer = await play.pay(payment, item)
     if answer.is_2xx and not answer.is_cut:
         raise NotApplicable(f"what --failing names does not fail: {answer.how}")
-    return Trade(
-        payment=payment,
-        answers=[answer],
-        moved=await play.moved(),
-        verified=play.double.count(VERIFY, payment.nonce),
-        settled=play.double.count(SETTLE, payment.nonce),
-    )
+    return await play.sent_again(payment, [answer], again=0)
 
 
 @case(
@@ -318,7 +301,7 @@ async def _fails(play: Play) -> Trade:
 async def _lost_and_used(play: Play) -> Trade:
     """Pay while the answer of settle is lost; settle refuses every repetition."""
     play.double.strict = True
-    return await trade(play, on(SETTLE, first(1, breaks(How.LOST))))
+    return await play.trade(on(SETTLE, first(1, breaks(How.LOST))))
 
 
 ROWS = [

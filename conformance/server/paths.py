@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from x402sim.suite import texts
-from x402sim.suite.server.case import Demand, case, times_made, uncounted
+from x402sim.suite.dialect import Dialect
+from x402sim.suite.server.case import Demand, case, uncounted
+from x402sim.suite.server.observed import Asked, Unpaid
 from x402sim.suite.server.play import Headers, Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, Violation
@@ -17,23 +19,22 @@ OVERRIDES = ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override")
 REWRITES = ("X-Original-URL", "X-Rewrite-URL", "X-Forwarded-Uri", "X-Forwarded-Path")
 
 
-@dataclass(frozen=True, slots=True)
-class Try:
-    """A request without payment, and the answer."""
-
-    about: str
-    answer: Answer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tries:
-    """Requests without payment, and the goods of a payment."""
-
-    tries: Sequence[Try]
-    goods: Answer
-    price: int
-    made: int | None = None
-    """How often the paid handler ran for a HEAD; None if not counted."""
+ONCE = {Dialect.V1: "without a payment there is no version: it is judged with version 2"}
+BODIES = (
+    "",
+    "{",
+    "{}",
+    "[]",
+    "null",
+    "true",
+    "0",
+    '"paid"',
+    '{"a":' * 500 + "1" + "}" * 500,
+    '{"paid": true}',
+    '{"__proto__": {"paid": true}}',
+    "title=a",
+    " " * 5000,
+)
 
 
 def spellings(item: Item) -> Mapping[str, str]:
@@ -72,18 +73,18 @@ def spellings(item: Item) -> Mapping[str, str]:
     return {about: target + query for about, target in found.items()}
 
 
-async def _tried(play: Play, requests: Sequence[tuple[str, str, str, Headers]]) -> Tries:
+async def _tried(play: Play, requests: Sequence[tuple[str, str, str, Headers]]) -> Unpaid:
     """Send requests without payment, each with its description, method, target and headers."""
     goods = await play.goods()
     price = (await play.draft()).auth.value
     found = [
-        Try(about, await play.ask(headers=headers, method=method, target=target, about=about))
+        Asked(about, await play.ask(headers=headers, method=method, target=target, about=about))
         for about, method, target, headers in requests
     ]
-    return Tries(tries=found, goods=goods, price=price)
+    return Unpaid(tries=found, goods=goods, price=price)
 
 
-def _is_its_length(observed: Tries) -> bool:
+def _is_its_length(observed: Unpaid) -> bool:
     """Tell whether a HEAD was answered with the length of the goods."""
     length = observed.tries[0].answer.headers.get("content-length", "")
     return length.isdecimal() and abs(int(length) - len(observed.goods.body)) <= DIGITS
@@ -99,19 +100,22 @@ class Charged:
     price: int
 
 
-def _nothing_served(play: Play, observed: Tries) -> Found:
-    got = [each for each in observed.tries if play.is_goods(each.answer, observed.goods)]
-    if not got:
-        return None
-    names = "; ".join(each.about for each in got[:6])
-    return Violation(
-        demand="no-other-request-unpaid",
-        actual=f"{names}: {got[0].answer.summary}",
-        loss=play.tokens(observed.price, "served for nothing, as often as anybody likes"),
-    )
+def _nothing_served(demand: str) -> Callable[[Play, Unpaid], Found]:
+    def test(play: Play, observed: Unpaid) -> Found:
+        got = [each for each in observed.tries if play.is_goods(each.answer, observed.goods)]
+        if not got:
+            return None
+        names = "; ".join(each.about for each in got[:6])
+        return Violation(
+            demand=demand,
+            actual=f"{names}: {got[0].answer.summary}",
+            loss=play.tokens(observed.price, "served for nothing, as often as anybody likes"),
+        )
+
+    return test
 
 
-def _no_errors(_: Play, observed: Tries) -> Found:
+def _no_errors(_: Play, observed: Unpaid) -> Found:
     got = [each for each in observed.tries if each.answer.is_server_error and each.about != "TRACE"]
     shown = "; ".join(f"{each.about}: {each.answer.status}" for each in got[:6])
     return f"answered with a 5xx: {shown}" if got else None
@@ -120,14 +124,10 @@ def _no_errors(_: Play, observed: Tries) -> Found:
 def _head_is_402(_: Play, answer: Answer) -> Found:
     if not answer.is_2xx:
         return None
-    return Violation(
-        demand="head-is-no-success",
-        actual=answer.summary,
-        why="a HEAD runs what is sold for nothing, and tells its length and headers",
-    )
+    return Violation(demand="head-is-no-success", actual=answer.summary)
 
 
-def _head_tells_nothing(play: Play, observed: Tries) -> Found:
+def _head_tells_nothing(play: Play, observed: Unpaid) -> Found:
     answer = observed.tries[0].answer
     length = answer.headers.get("content-length", "none")
     if not answer.is_2xx or play.item.method != "GET":
@@ -143,7 +143,6 @@ def _head_tells_nothing(play: Play, observed: Tries) -> Found:
         demand="head-tells-nothing",
         actual=f"{answer.summary}; Content-Length: {length}, of the goods "
         f"{len(observed.goods.body)}; how often what is sold was made for it: {made}",
-        why="the handler works for nothing, as often as anybody likes",
     )
 
 
@@ -158,7 +157,7 @@ def _head_is_free(play: Play, observed: Charged) -> Found:
     )
 
 
-def _demands(what: str, test: Callable[[Play, Tries], Found] = _nothing_served) -> list[Demand]:
+def _demands(what: str) -> list[Demand]:
     return [
         Demand(
             title=f"{what}: nothing is served unpaid",
@@ -167,7 +166,7 @@ def _demands(what: str, test: Callable[[Play, Tries], Found] = _nothing_served) 
                 texts.SIGNAL,
                 so="another spelling of the request does not attach a payment",
             ),
-            test=test,
+            test=_nothing_served("no-other-request-unpaid"),
         ),
         Demand(
             title=f"{what}: is an answer a server error?",
@@ -178,8 +177,31 @@ def _demands(what: str, test: Callable[[Play, Tries], Found] = _nothing_served) 
     ]
 
 
+@case(
+    "path/body",
+    Demand(
+        title="Other bodies of a paid request: nothing is served unpaid",
+        ground=texts.derived(
+            texts.NO_VALID_PAYMENT,
+            texts.SIGNAL,
+            so="another body of the request does not attach a payment",
+        ),
+        test=_nothing_served("no-other-body-unpaid"),
+    ),
+    absent=ONCE,
+)
+async def _bodies(play: Play) -> Unpaid:
+    item = play.sold(lambda each: each.body, "body")
+    goods, price = await play.goods(item), (await play.draft(item)).auth.value
+    tries = [
+        Asked(f"the body {body[:40]!r}", await play.ask(replace(item, body=body)))
+        for body in BODIES
+    ]
+    return Unpaid(tries=tries, goods=goods, price=price)
+
+
 @case("path/spelling", *_demands("Other spellings of a paid path"))
-async def _spelled(play: Play) -> Tries:
+async def _spelled(play: Play) -> Unpaid:
     method = play.item.method
     return await _tried(
         play, [(about, method, to, ()) for about, to in spellings(play.item).items()]
@@ -187,12 +209,12 @@ async def _spelled(play: Play) -> Tries:
 
 
 @case("path/method", *_demands("Other methods of a paid path"))
-async def _methods(play: Play) -> Tries:
+async def _methods(play: Play) -> Unpaid:
     return await _tried(play, [(each, each, play.item.target, ()) for each in METHODS])
 
 
 @case("path/headers", *_demands("Headers with another method or path"))
-async def _overridden(play: Play) -> Tries:
+async def _overridden(play: Play) -> Unpaid:
     item, goods = play.item, await play.goods()
     # a page of everybody's that has the fields of the goods would tell nothing
     others = [to for to in ("/", "/free") if not play.is_goods(await play.ask(target=to), goods)]
@@ -253,11 +275,11 @@ async def _asked_by_head(play: Play) -> Answer:
         test=_head_tells_nothing,
     ),
 )
-async def _head(play: Play) -> Tries:
+async def _head(play: Play) -> Unpaid:
     observed = await _tried(play, [("HEAD", "HEAD", play.item.target, ())])
     if not observed.tries[0].answer.is_2xx:
         return observed
-    made = await times_made(play, lambda: play.ask(method="HEAD"))
+    made = await play.times_made(lambda: play.ask(method="HEAD"))
     if made is None and not _is_its_length(observed):
         raise uncounted()
     return replace(observed, made=made)

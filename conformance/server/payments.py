@@ -12,11 +12,12 @@ from x402sim.protocol.crypto import PrivateKey, checksum, to_hex
 from x402sim.protocol.eip3009 import Domain
 from x402sim.protocol.permit2_payments import SPONSORED_PERMIT
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.money import Transfer
 from x402sim.suite.row import only
 from x402sim.suite.server.case import SERVED_ONLY_IF_SETTLED, Demand, case, is_blamed
 from x402sim.suite.server.double import Call
-from x402sim.suite.server.payment import Dialect, Payment
+from x402sim.suite.server.payment import Payment
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, NotApplicable, Violation
@@ -71,6 +72,17 @@ class Refusal:
         return not self.answer.status or is_5xx
 
 
+async def _refused(
+    play: Play, about: str, asking: Awaitable[Answer], payment: Payment | None = None
+) -> Refusal:
+    """Send a wrong payment, and return the answer, the transfers and the facilitator's calls."""
+    calls = len(play.double.calls)
+    answer = await asking
+    moved = () if payment is None else tuple(await play.moved(payment))
+    asked = play.double.calls[calls:]
+    return Refusal(about=about, payment=payment, answer=answer, moved=moved, asked=asked)
+
+
 Changes = Callable[[Play, Payment], Mapping[str, Payment]]
 
 
@@ -82,12 +94,7 @@ def refuses(changes: Changes) -> Callable[[Play], Awaitable[list[Refusal]]]:
         for about in names:  # a new payment for each: servers keep a nonce with its first change
             payment = changes(it, await it.draft())[about]
             it.say(f"{about}:")
-            calls = len(it.double.calls)
-            answer = await it.pay(payment)
-            moved, asked = tuple(await it.moved(payment)), it.double.calls[calls:]
-            found.append(
-                Refusal(about=about, payment=payment, answer=answer, moved=moved, asked=asked)
-            )
+            found.append(await _refused(it, about, it.pay(payment), payment))
             if it.is_silent:
                 break
         return found
@@ -113,7 +120,6 @@ def not_served(play: Play, observed: list[Refusal]) -> Found:
                 demand="wrong-buys-nothing",
                 actual=f"{each.about}: {each.answer.how}; {counted(len(each.moved), 'transfer')}",
                 loss=play.tokens(price, "served for less than the price") if price else None,
-                why="served for nothing",
             )
     return None
 
@@ -142,7 +148,6 @@ def is_answer(_: Play, observed: list[Refusal]) -> Found:
     return Violation(
         demand="wrong-payment-is-4xx",
         actual="; ".join(f"{', '.join(abouts)}: {how}" for how, abouts in failed.items()),
-        why="anybody can send it, and a payer takes it for an outage and tries again",
     )
 
 
@@ -288,18 +293,7 @@ def _forged(play: Play, payment: Payment) -> Mapping[str, Payment]:
     return {
         "signed by somebody else": payment.with_value(
             "payload.signature",
-            Payment.signed(
-                Payment(
-                    dialect=payment.dialect,
-                    network=payment.network,
-                    wallet=other,
-                    offer=payment.offer,
-                    auth=payment.auth,
-                    domain=payment.domain,
-                    body=payment.body,
-                    permit=payment.permit,
-                )
-            ).body["payload"]["signature"],
+            replace(payment, wallet=other).signed().body["payload"]["signature"],
         ),
         "one digit of the signature is another": payment.with_value("payload.signature", flipped),
         "the signature is 0x": payment.with_value("payload.signature", "0x"),
@@ -319,17 +313,8 @@ def _windows(play: Play, payment: Payment) -> Mapping[str, Payment]:
 
 def _poor(play: Play, payment: Payment) -> Mapping[str, Payment]:
     poor = Wallet("0x" + "0c" * 32)
-    empty = Payment(
-        dialect=payment.dialect,
-        network=payment.network,
-        wallet=poor,
-        offer=payment.offer,
-        auth=payment.auth,
-        domain=payment.domain,
-        body=payment.body,
-        permit=payment.permit,
-    )
-    return {"the payer has nothing": empty.signed(from_=poor.address_bytes)}
+    empty = replace(payment, wallet=poor).signed(from_=poor.address_bytes)
+    return {"the payer has nothing": empty}
 
 
 def _unsaid(play: Play, payment: Payment) -> Mapping[str, Payment]:
@@ -375,10 +360,7 @@ async def _headers(play: Play) -> list[Refusal]:
     for what, text in HEADERS.items():
         about = f"a header that {what}"
         sent = [(play.dialect.payment_header, text)]
-        calls = len(play.double.calls)
-        answer = await play.ask(headers=sent, about=about)
-        asked = play.double.calls[calls:]
-        found.append(Refusal(about=about, payment=None, answer=answer, moved=(), asked=asked))
+        found.append(await _refused(play, about, play.ask(headers=sent, about=about)))
         if play.is_silent:
             break
     return found
@@ -388,22 +370,15 @@ async def _headers(play: Play) -> list[Refusal]:
 async def _in_the_other_header(play: Play) -> list[Refusal]:
     payment = await play.draft()
     other = x402.PAYMENT_HEADERS[2 if play.dialect.version == 1 else 1]
-    calls = len(play.double.calls)
-    answer = await play.ask(headers=[(other, payment.text)])
-    moved, asked = tuple(await play.moved()), play.double.calls[calls:]
-    about = f"in {other}"
-    return [Refusal(about=about, payment=payment, answer=answer, moved=moved, asked=asked)]
+    asking = play.ask(headers=[(other, payment.text)])
+    return [await _refused(play, f"in {other}", asking, payment)]
 
 
 def _is_412(_: Play, observed: list[Refusal]) -> Found:
     (each,) = observed
     if each.answer.status == 412 or not each.answer.status:
         return None
-    return Violation(
-        demand="missing-allowance-is-412",
-        actual=each.answer.how,
-        why="a payer that is told 402 signs again, and never approves",
-    )
+    return Violation(demand="missing-allowance-is-412", actual=each.answer.how)
 
 
 @case(
@@ -427,9 +402,7 @@ async def _unallowed(play: Play) -> list[Refusal]:
     if SPONSORED_PERMIT in (payment.body.get("extensions") or {}):
         raise NotApplicable(f"it offers {SPONSORED_PERMIT}, which needs no allowance")
     await play.room.allow(payment.auth.from_, 0)
-    answer = await play.pay(payment)
-    moved, asked = tuple(await play.moved(payment)), play.double.calls
-    return [Refusal(about="no allowance", payment=payment, answer=answer, moved=moved, asked=asked)]
+    return [await _refused(play, "no allowance", play.pay(payment), payment)]
 
 
 ROWS = [

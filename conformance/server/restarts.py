@@ -7,24 +7,11 @@ started again with its stored data.
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from x402sim.suite.server.case import (
-    HUNG_UP,
-    PAUSE_S,
-    Trade,
-    Uses,
-    buys_one,
-    buys_one_repeated,
-    case,
-    held,
-    needs_numbers,
-    of_a_lost_answer,
-    sent_again,
-    until_held,
-    used,
-)
+from x402sim.suite.dialect import Dialect
+from x402sim.suite.server.case import HUNG_UP, buys_one, buys_one_repeated, case, of_a_lost_answer
 from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on, waits
-from x402sim.suite.server.payment import Dialect
-from x402sim.suite.server.play import Play
+from x402sim.suite.server.observed import Trade, Uses
+from x402sim.suite.server.play import PAUSE_S, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import REPLICAS
 
@@ -46,11 +33,11 @@ def _in_turn(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
     """
 
     async def play(it: Play) -> Uses:
-        await needs_numbers(it, it.replica)
+        await it.needs_numbers(it.replica)
         payment = await it.draft()
         it.double.strict = strict
         ports = [0, it.replica, it.replica, 0]
-        return await used(it, payment, [await it.pay(payment, port=each) for each in ports])
+        return await it.used(payment, [await it.pay(payment, port=each) for each in ports])
 
     return play
 
@@ -59,12 +46,12 @@ def _at_once(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
     """Return the play of a payment sent several times to both servers, while verify waits."""
 
     async def play(it: Play) -> Uses:
-        await needs_numbers(it, it.replica)
+        await it.needs_numbers(it.replica)
         payment = await it.draft()
         it.double.strict = strict
         ports = [0, it.replica] * EACH
-        answers = await held(it, VERIFY, [it.pay(payment, port=each) for each in ports])
-        return await used(it, payment, answers)
+        answers = await it.held(VERIFY, [it.pay(payment, port=each) for each in ports])
+        return await it.used(payment, answers)
 
     return play
 
@@ -83,12 +70,12 @@ def _while_held(path: str, *, after: bool = False) -> Callable[[Play], Awaitable
         payment, gate = await it.draft(), asyncio.Event()
         with it.double.twisted(on(path, waits(gate, after=after))):
             async with it.leaving(payment):
-                await until_held(it, path, payment, after=after)
+                await it.until_held(path, payment, after=after)
                 await it.room.kill()
             gate.set()
             await it.double.until(path, payment.nonce, it.patience_s, is_answered)
         await it.start_again()
-        return await sent_again(it, payment, [KILLED])
+        return await it.sent_again(payment, [KILLED])
 
     return play
 
@@ -101,7 +88,7 @@ def _between(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
 
     async def play(it: Play) -> Uses:
         it.needs_restarts()
-        await needs_numbers(it)
+        await it.needs_numbers()
         payment = await it.draft()
         first, ran = await it.pay(payment), await it.ran()
         # Killed between the answer and its record, a server serves twice, or never if the record
@@ -112,7 +99,7 @@ def _between(*, strict: bool) -> Callable[[Play], Awaitable[Uses]]:
         if ran is not None:  # a counter may begin anew
             it.counted = (await it.count() or 0) - ran
         it.double.strict = strict
-        return await used(it, payment, [first, await it.pay(payment), await it.pay(payment)])
+        return await it.used(payment, [first, await it.pay(payment), await it.pay(payment)])
 
     return play
 
@@ -136,11 +123,11 @@ async def _lost(play: Play) -> Trade:
     payment, gate = await play.draft(), asyncio.Event()
     with play.double.twisted(on(SETTLE, waits(gate, after=True))):
         async with play.leaving(payment):
-            await until_held(play, SETTLE, payment, after=True)
+            await play.until_held(SETTLE, payment, after=True)
         await play.wait(PAUSE_S)
         gate.set()
         await play.double.until(SETTLE, payment.nonce, play.patience_s, is_answered)
-    return await sent_again(play, payment, [HUNG_UP], port=play.replica)
+    return await play.sent_again(payment, [HUNG_UP], port=play.replica)
 
 
 ROWS = [

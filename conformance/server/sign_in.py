@@ -1,13 +1,15 @@
 """If the 402 offers `sign-in-with-x`: a wallet that has paid gets in, and no other wallet."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from x402sim.suite import texts
-from x402sim.suite.server.case import Demand, ServerRow, case
-from x402sim.suite.server.payment import SIGN_IN, Dialect, proof, required_in
+from x402sim.suite.dialect import Dialect
+from x402sim.suite.server.case import Demand, case
+from x402sim.suite.server.observed import Asked, Unpaid
+from x402sim.suite.server.payment import SIGN_IN, proof
 from x402sim.suite.server.play import Headers, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.started import CLOCK
@@ -19,30 +21,13 @@ STRANGER = 2
 """The account of the room that buys nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A sign-in, and the answer."""
-
-    about: str
-    answer: Answer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entries:
-    """Wrong sign-ins, the goods of a payment, and the price."""
-
-    entries: Sequence[Entry]
-    goods: Answer
-    price: int
-
-
 class NotLetIn(NotApplicable):
     """A wallet that has paid cannot sign in."""
 
 
 async def _challenge(play: Play) -> dict[str, Any]:
     """Return the fields of a new challenge."""
-    required = required_in(play.dialect, await play.ask()) or {}
+    required = play.required(await play.ask())
     offered = required.get("extensions")
     found = offered.get(SIGN_IN) if isinstance(offered, dict) else None
     if not isinstance(found, dict) or not isinstance(found.get("info"), dict):
@@ -74,17 +59,17 @@ async def _signs_in(play: Play) -> str:
 Wrong = Callable[[Play, Mapping[str, Any]], Mapping[str, Headers]]
 
 
-def _wrong(wrong: Wrong) -> Callable[[Play], Awaitable[Entries]]:
+def _wrong(wrong: Wrong) -> Callable[[Play], Awaitable[Unpaid]]:
     """Return the play of wrong sign-ins, each with its own challenge."""
 
-    async def play(it: Play) -> Entries:
+    async def play(it: Play) -> Unpaid:
         goods, price = await _member(it)
         found = []
         for about in wrong(it, await _challenge(it)):
             headers = wrong(it, await _challenge(it))[about]
             it.say(f"{about}:")
-            found.append(Entry(about, await it.ask(headers=headers)))
-        return Entries(entries=found, goods=goods, price=price)
+            found.append(Asked(about, await it.ask(headers=headers)))
+        return Unpaid(tries=found, goods=goods, price=price)
 
     return play
 
@@ -126,17 +111,17 @@ def _times(play: Play, fields: Mapping[str, Any]) -> Mapping[str, Headers]:
     }
 
 
-async def _replayed(play: Play) -> Entries:
+async def _replayed(play: Play) -> Unpaid:
     goods, price = await _member(play)
     header = proof(await _challenge(play), play.room.payer)
     if not play.is_goods(await play.ask(headers=[header]), goods):
         raise NotApplicable("a wallet that has paid is let in once")
-    again = Entry("the same proof twice", await play.ask(headers=[header]))
-    return Entries(entries=[again], goods=goods, price=price)
+    again = Asked("the same proof twice", await play.ask(headers=[header]))
+    return Unpaid(tries=[again], goods=goods, price=price)
 
 
-def _is_not_let_in(play: Play, observed: Entries) -> Found:
-    for each in observed.entries:
+def _is_not_let_in(play: Play, observed: Unpaid) -> Found:
+    for each in observed.tries:
         if play.is_goods(each.answer, observed.goods):
             return Violation(
                 demand="sign-in-proves-wallet",
@@ -146,22 +131,17 @@ def _is_not_let_in(play: Play, observed: Entries) -> Found:
     return None
 
 
-def _row(slug: str, play: Callable[[Play], Awaitable[Any]], demand: Demand) -> ServerRow:
-    return case(f"sign-in/{slug}", demand, absent=V2_ONLY)(play)
-
-
+_case = partial(case, absent=V2_ONLY)
 ROWS = [
-    _row(
-        "member",
-        _signs_in,
+    _case(
+        "sign-in/member",
         Demand(
             title="Is a wallet let in after a payment?",
             ground=texts.silent(texts.PAID_BEFORE, why="whom it lets in is a matter of the shop"),
         ),
-    ),
-    _row(
-        "stranger",
-        _wrong(_stranger),
+    )(_signs_in),
+    _case(
+        "sign-in/stranger",
         Demand(
             title="A wallet is not let in without a payment, nor by another wallet's signature",
             ground=texts.derived(
@@ -171,28 +151,25 @@ ROWS = [
             ),
             test=_is_not_let_in,
         ),
-    ),
-    _row(
-        "elsewhere",
-        _wrong(_elsewhere),
+    )(_wrong(_stranger)),
+    _case(
+        "sign-in/elsewhere",
         Demand(
             title="A signature for another site does not let in",
             ground=texts.explicit(texts.SIGN_IN_DOMAIN, texts.URI),
             test=_is_not_let_in,
         ),
-    ),
-    _row(
-        "times",
-        _wrong(_times),
+    )(_wrong(_elsewhere)),
+    _case(
+        "sign-in/times",
         Demand(
             title="An expired, old or not yet valid signature does not let in",
             ground=texts.explicit(texts.ISSUED, texts.EXPIRATION, texts.NOT_BEFORE),
             test=_is_not_let_in,
         ),
-    ),
-    _row(
-        "replayed",
-        _replayed,
+    )(_wrong(_times)),
+    _case(
+        "sign-in/replayed",
         Demand(
             title="A proof lets in once",
             ground=texts.ours(
@@ -201,5 +178,5 @@ ROWS = [
             ),
             test=_is_not_let_in,
         ),
-    ),
+    )(_replayed),
 ]

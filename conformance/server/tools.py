@@ -7,10 +7,12 @@ from typing import Any
 
 from x402sim.protocol import mcp
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.row import only
 from x402sim.suite.server.case import Demand, case
 from x402sim.suite.server.double import SETTLE, VERIFY, on
-from x402sim.suite.server.payment import Dialect, payable
+from x402sim.suite.server.observed import Asked
+from x402sim.suite.server.payment import payable
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, Violation
@@ -31,11 +33,7 @@ def result_in(answer: Answer) -> Mapping[str, Any]:
 def _is_error(_: Play, answer: Answer) -> Found:
     if answer.status == 402 and result_in(answer).get("isError") is True:
         return None
-    return Violation(
-        demand="offer-is-error-result",
-        actual=answer.how,
-        why="a client takes it for what the tool returns, and pays nothing",
-    )
+    return Violation(demand="offer-is-error-result", actual=answer.how)
 
 
 def _in_both(_: Play, answer: Answer) -> Found:
@@ -44,11 +42,7 @@ def _in_both(_: Play, answer: Answer) -> Found:
     if isinstance(structured, dict) and "accepts" in structured and text == structured:
         return None
     shown = json.dumps({"structuredContent": structured, "content[0].text": text})[:300]
-    return Violation(
-        demand="offer-in-both-places",
-        actual=shown,
-        why="clients read one or the other, and pay what they read, or cannot pay",
-    )
+    return Violation(demand="offer-in-both-places", actual=shown)
 
 
 def _named(_: Play, answer: Answer) -> str:
@@ -57,27 +51,15 @@ def _named(_: Play, answer: Answer) -> str:
     return f"the tool calls itself {about.get('url') if isinstance(about, dict) else about!r}"
 
 
-@dataclass(frozen=True, slots=True)
-class Unpaid:
-    """A call without a payment, and the answer."""
-
-    about: str
-    answer: Answer
-
-
 def _call(play: Play) -> dict[str, Any]:
     return {"name": play.item.call.name, "arguments": play.item.call.arguments}
 
 
-def _serves_nothing(play: Play, observed: Sequence[Unpaid]) -> Found:
+def _serves_nothing(play: Play, observed: Sequence[Asked]) -> Found:
     served = next((each for each in observed if each.answer.is_2xx), None)
     if served is None:
         return None
-    return Violation(
-        demand="no-call-unpaid",
-        actual=f"{served.about}: {served.answer.how}",
-        why="served for nothing, as often as anybody likes",
-    )
+    return Violation(demand="no-call-unpaid", actual=f"{served.about}: {served.answer.how}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +95,7 @@ def _keeps_content(_: Play, observed: Refused) -> Found:
     is_sold = isinstance(sold, dict) and isinstance(got, dict) and sold.keys() <= got.keys()
     if len(_texts(observed.answer)) < 2 and not is_sold:
         return None
-    return Violation(
-        demand="no-content-beside-error",
-        actual=observed.answer.how,
-        why="who does not pay gets what is sold with the refusal",
-    )
+    return Violation(demand="no-content-beside-error", actual=observed.answer.how)
 
 
 def _offers_again(play: Play, answer: Answer) -> Found:
@@ -126,11 +104,7 @@ def _offers_again(play: Play, answer: Answer) -> Found:
     error = structured.get("error") if isinstance(structured, dict) else None
     if answer.status == 402 and offer is not None and isinstance(error, str) and error:
         return None
-    return Violation(
-        demand="refusal-has-offer-and-reason",
-        actual=answer.how,
-        why="a payer can act on a reason only, and pay again with an offer only",
-    )
+    return Violation(demand="refusal-has-offer-and-reason", actual=answer.how)
 
 
 def _binding(_: Play, answer: Answer) -> str:
@@ -178,7 +152,7 @@ async def _asked(play: Play) -> Answer:
     ),
     absent=ONLY_TOOLS,
 )
-async def _unpaid(play: Play) -> Sequence[Unpaid]:
+async def _unpaid(play: Play) -> Sequence[Asked]:
     """Call without a payment, with content that a server may take for a payment."""
     call = _call(play)
     receipt = {"success": True, "transaction": "0x" + "ab" * 32, "network": "eip155:84532"}
@@ -192,7 +166,7 @@ async def _unpaid(play: Play) -> Sequence[Unpaid]:
         "a payment beside _meta": {mcp.PAYMENT: {"x402Version": 2}},
         "a progress token": {"_meta": {"progressToken": 1}},
     }
-    return [Unpaid(about, await play.call(call | more)) for about, more in calls.items()]
+    return [Asked(about, await play.call(call | more)) for about, more in calls.items()]
 
 
 @case(

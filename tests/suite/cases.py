@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from x402sim.report.results import DemandKey
 from x402sim.spec.ground import folder
 from x402sim.suite import row
 from x402sim.suite.case import AnyCase
@@ -52,7 +53,8 @@ def with_ids(every: Iterable[AnyCase], ids: str) -> list[AnyCase]:
 
 def assert_demands_have_causes(subject: str) -> None:
     """Fail unless `causes.toml` of a subject has the demands of its cases, and no other."""
-    keys = tomllib.loads((folder(subject) / "causes.toml").read_text("utf-8")).keys()
+    words = tomllib.loads((folder(subject) / "causes.toml").read_text("utf-8"))
+    keys = {key for key, its in words.items() if "at" not in its} - {*DemandKey}
     files = [*folder(subject).glob("*.py"), *Path(row.__file__).with_name(subject).glob("*.py")]
     nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text("utf-8")))]
     texts = {node.value for node in nodes if isinstance(node, ast.Constant)}

@@ -22,9 +22,10 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.report.results import CaseResult, Outcome
 from x402sim.rng import Rng
+from x402sim.suite.dialect import OF_FACILITATORS, Dialect
 from x402sim.suite.engine import skipped, unclear
 from x402sim.suite.facilitator.case import is_settled
-from x402sim.suite.facilitator.payment import Answer, Dialect, Draft, drafted
+from x402sim.suite.facilitator.payment import Answer, Draft, drafted
 from x402sim.suite.facilitator.room import Given, Money
 from x402sim.suite.facilitator.subject import FacilitatorJudge, all_cases, plays, rows
 from x402sim.suite.fixture import CaseOfTest
@@ -259,7 +260,7 @@ def test_a_facilitator_gets_what_the_guide_says() -> None:
 
 
 def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
-    assert_every_cell_is_told(rows(), all_cases(), Dialect)
+    assert_every_cell_is_told(rows(), all_cases(), OF_FACILITATORS)
 
 
 def test_each_play_has_a_must_or_is_followed_by_one() -> None:

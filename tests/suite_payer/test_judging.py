@@ -5,7 +5,6 @@ import json
 import re
 import shlex
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,17 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.npm import node
+from tests.suite.cases import assert_demands_have_causes, assert_every_cell_is_told
 from tests.suite_payer.payer import Payer
 from tests.suite_payer.test_mutants import judged
 from x402sim.cli import app
 from x402sim.judging import judge
-from x402sim.report.results import DemandKey, Outcome
+from x402sim.report.results import Outcome
 from x402sim.suite import subject
 from x402sim.suite.case import unfinished
+from x402sim.suite.dialect import OF_PAYERS
 from x402sim.suite.payer import play
-from x402sim.suite.payer.case import Cause
 from x402sim.suite.payer.play import Function, Task
-from x402sim.suite.payer.shop import Dialect
 from x402sim.suite.payer.subject import ONE_THING, PAYER, PayerJudge, all_cases, rows, seconds_of
 from x402sim.text.environment import passing
 
@@ -175,7 +174,7 @@ def test_a_control_that_pays_wrongly_is_a_failure(
     assert found.outcome is Outcome.FAILED
     assert {each.level for each in found.results} == {"MUST"}
     failed = [each for it in found.results for each in it.cases if each.outcome is Outcome.FAILED]
-    assert {each.dialect for each in failed} == {*(flows.split(",") if flows else Dialect)}
+    assert {each.dialect for each in failed} == {*(flows.split(",") if flows else OF_PAYERS)}
     assert all(actual in str(each.actual) and each.exchanges for each in failed)
 
 
@@ -303,11 +302,7 @@ def test_a_door_is_judged_too() -> None:
 
 
 def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
-    told = {case.played_as for case in all_cases()}
-    for row in rows():
-        for flow in Dialect:
-            name = f"{row.section}/{row.name}-{flow}"
-            assert (name in told) != bool(row.absent.get(flow)), name
+    assert_every_cell_is_told(rows(), all_cases(), OF_PAYERS)
 
 
 def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
@@ -339,6 +334,5 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
     ended.stdout.fnmatch_lines(["payer/sign/asset (MUST)*", "to repair: *", f"SKIPPED*{ONE_THING}"])
 
 
-def test_each_cause_has_words_and_no_other_has() -> None:
-    words = tomllib.loads((ROOT / "conformance/payer/causes.toml").read_text(encoding="utf-8"))
-    assert {*words} - {*DemandKey} == {*Cause}
+def test_each_cause_is_of_a_demand_that_a_case_makes_and_each_demand_has_one() -> None:
+    assert_demands_have_causes("payer")

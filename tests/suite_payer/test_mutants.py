@@ -14,10 +14,10 @@ from x402sim.report.causes import causes
 from x402sim.report.exchange import record
 from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.case import by_play, of_id
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.engine import result
-from x402sim.suite.payer.case import Cause, PayerCase, Violation
+from x402sim.suite.payer.case import PayerCase, Violation
 from x402sim.suite.payer.play import Function
-from x402sim.suite.payer.shop import Dialect
 from x402sim.suite.payer.subject import PayerJudge, all_cases
 
 DEFECTS = {
@@ -173,7 +173,7 @@ def cases(ids: str) -> list[PayerCase]:
     return with_ids(all_cases(), ids)
 
 
-CAUSES = {"sends its key": Cause.HOSTS, "prints nothing": Cause.SERVED}
+CAUSES = {"sends its key": "payer/hosts", "prints nothing": "payer/served"}
 PATIENCE_S = {"no limits": 5, "never stops": 3}
 """How long a start may take that does not end by itself: longer than the deadline of a payer below."""
 

@@ -14,17 +14,9 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol import x402
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.networks import BASE_SEPOLIA
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.payer.play import Function, Purchase, Task, play
-from x402sim.suite.payer.shop import (
-    PAYMENT_ID_HEADER,
-    Dialect,
-    Offer,
-    Settled,
-    Shop,
-    Signed,
-    Story,
-    Strike,
-)
+from x402sim.suite.payer.shop import PAYMENT_ID_HEADER, Offer, Settled, Shop, Signed, Story, Strike
 from x402sim.suite.wire import How, Reply, Request
 
 WALLET = Wallet(b"\x12" * 32)

@@ -8,8 +8,8 @@ from typing import ClassVar
 from tests.suite.cases import names, with_ids
 from tests.suite_server.shop import Shop, shop
 from x402sim.suite.case import by_play
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.row import RoomCase, RoomKind
-from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.room import Given, ServerRoom
 from x402sim.suite.server.subject import ServerJudge, all_cases, item_in
 from x402sim.suite.started import App

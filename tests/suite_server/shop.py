@@ -42,6 +42,23 @@ ASK_S, LONGEST_S = 6.0, 300
 OWN_HOST = "shop.example"
 SLOW_S, PIECES, PIECE_S = 1.2, 4, 0.1
 EXPOSED = "PAYMENT-REQUIRED, PAYMENT-RESPONSE, X-PAYMENT-RESPONSE"
+CACHED = {
+    "cacheable": {"cache-control": "public, max-age=60"},
+    "cacheable goods": {"cache-control": "public, max-age=60"},
+    "public": {"cache-control": "public"},
+    "says nothing of caches": {"cache-control": ""},
+    "names the payment in vary": {
+        "cache-control": "max-age=60", "vary": "PAYMENT-SIGNATURE, X-Payment"
+    },
+}  # fmt: skip
+"""By defect: what caches are told; an empty header is left out."""
+BEHIND: Mapping[str, Callable[[str], str]] = {
+    "decodes behind the wall": unquote,
+    "decodes before the wall": unquote,
+    "merges slashes behind the wall": lambda raw: "/" + raw.strip("/").replace("//", "/"),
+    "small letters behind the wall": str.lower,
+}
+"""By defect: how the text of a path is read by what serves."""
 
 
 class Malformed(Exception):
@@ -219,19 +236,11 @@ class Shop:
             told["access-control-allow-origin"] = "*"
             if not self.has("exposes nothing"):
                 told["access-control-expose-headers"] = EXPOSED
-        told["cache-control"] = (
-            "public, max-age=60"
-            if self.has("cacheable") or self.has("cacheable goods")
-            else "no-store"
-        )
-        if self.has("cacheable goods") and reply.status == 402:
-            told["cache-control"] = "no-store"
-        if self.has("public"):
-            told["cache-control"] = "public"
-        if self.has("says nothing of caches"):
-            del told["cache-control"]
-        if self.has("names the payment in vary"):
-            told |= {"cache-control": "max-age=60", "vary": "PAYMENT-SIGNATURE, X-Payment"}
+        told["cache-control"] = "no-store"
+        for defect, said in CACHED.items():
+            if self.has(defect) and not (defect == "cacheable goods" and reply.status == 402):
+                told |= said
+        told = {name: value for name, value in told.items() if value}
         told |= {name.lower(): value for name, value in reply.headers.items()}
         if self.has("hides its length"):
             del told["content-length"]
@@ -272,8 +281,6 @@ class Shop:
     async def answer(
         self, method: str, raw: str, query: str, headers: Mapping[str, str], body: bytes
     ) -> Reply:
-        path = raw
-        guarded = raw
         is_told = self.has("takes the host for its domain") or self.has("names the inner scheme")
         own = "127.0.0.1:8000" if self.has("names the inner address") else OWN_HOST
         self.host = headers["host"] if is_told else own
@@ -285,56 +292,39 @@ class Shop:
                 kinds = (await http.get(f"{self.facilitator}/supported")).json()["kinds"]
             extras = [each["extra"] for each in kinds if each["scheme"] == "upto"]
             self.settler = extras[0]["facilitatorAddress"]
-        is_browser = "text/html" in headers.get("accept", "")
         is_page = self.has("a page for browsers") and "payment-signature" not in headers
-        if is_browser and (is_page or self.has("a page that cannot be paid")):
+        is_page |= self.has("a page that cannot be paid")
+        if "text/html" in headers.get("accept", "") and is_page:
             return Reply(402, "<p>pay</p>", {"Content-Type": "text/html"})
         if self.is_dead:
             return Reply(500, {"error": "dead"})
         if self.has("dies of a long header"):
             self.is_dead = len(headers.get("payment-signature", "")) == 6000
-        if self.has("decodes behind the wall"):
-            path = unquote(raw)
-        if self.has("merges slashes behind the wall"):
-            path = "/" + raw.strip("/").replace("//", "/")
-        if self.has("small letters behind the wall"):
-            path = raw.lower()
-        if self.has("decodes before the wall"):
-            path = guarded = unquote(raw)
-        if path == "/discovery/resources":
-            return Reply(200, self.catalogue())
-        if path == "/count":
-            return Reply(200, {"runs": self.made})
-        if path == "/.well-known/x402":
-            gone = [f"http://{self.host}/gone"] if self.has("lists what is gone") else []
-            return Reply(200, {"version": 1, "resources": [f"http://{self.host}/weather", *gone]})
-        if path in ("/free", "/health"):
-            free = {"free": True}
-            return Reply(
-                200,
-                self.content(Order("GET", "/weather", "", b""))
-                if self.has("has a free page like its goods")
-                else free,
-            )
+        path = next((read(raw) for name, read in BEHIND.items() if self.has(name)), raw)
+        guarded = path if self.has("decodes before the wall") else raw
+        if (page := self.free_pages().get(path)) is not None:
+            return Reply(200, page())
         if method == "OPTIONS":
             if self.has("preflight is asked to pay") and guarded == "/weather":
                 return self.ask("/weather", "pay first")
             allowed = "PAYMENT-SIGNATURE, X-PAYMENT, Content-Type"
             return Reply(204, None, {"Access-Control-Allow-Headers": allowed})
-        override = headers.get("x-http-method-override")
         wanted = "GET" if method == "HEAD" else method
-        if self.has("overrides behind the wall") and override == "GET":
+        overridden = headers.get("x-http-method-override") == "GET"
+        if self.has("overrides behind the wall") and overridden:
             wanted = "GET"
         elif method == "POST" and self.has("any method behind the wall"):
             wanted = "GET" if path != "/report" else "POST"
         if (wanted, path) not in PRICES:
             return Reply(404 if path not in dict(PRICES) else 405, {"error": "nothing here"})
         order = Order(wanted, path, query, body)
-        if method == "HEAD" and self.has("head is free"):
-            return Reply(200, self.content(order))
-        is_odd = self.has("odd bodies are free") and body[:1] not in (b"{", b"")
+        is_free = {
+            "head is free": method == "HEAD",
+            "odd bodies are free": body[:1] not in (b"{", b""),
+        }
         # the wall looks at another text
-        if is_odd or ((method, guarded) not in PRICES and method != "HEAD"):
+        is_past = (method, guarded) not in PRICES and method != "HEAD"
+        if is_past or any(is_so and self.has(name) for name, is_so in is_free.items()):
             return Reply(200, self.content(order))
         if method == "HEAD" and not self.has("head pays"):
             return self.ask(path, "pay for a GET")
@@ -344,6 +334,20 @@ class Shop:
         if found is None:
             return self.ask(path, "no payment")
         return await self.careless(replace(order, version=found[0], payment=found[1]))
+
+    def free_pages(self) -> Mapping[str, Callable[[], Any]]:
+        def free() -> Any:
+            is_alike = self.has("has a free page like its goods")
+            return self.content(Order("GET", "/weather", "", b"")) if is_alike else {"free": True}
+
+        gone = [f"http://{self.host}/gone"] if self.has("lists what is gone") else []
+        listed = {"version": 1, "resources": [f"http://{self.host}/weather", *gone]}
+        return {
+            "/discovery/resources": self.catalogue,
+            "/count": lambda: {"runs": self.made},
+            "/.well-known/x402": lambda: listed,
+            **dict.fromkeys(("/free", "/health"), free),
+        }
 
     def content(self, order: Order) -> Any:
         path = order.path
@@ -549,8 +553,6 @@ class Shop:
             text = headers.get(name)
             if text is None:
                 continue
-            if self.has("trusts headers") and text:
-                pass
             try:
                 payment = json.loads(base64.b64decode(text, validate=True))
             except (ValueError, RecursionError):

@@ -6,9 +6,9 @@ import json
 import re
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
@@ -25,7 +25,8 @@ from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.protocol.x402 import to_base64
 from x402sim.report.exchange import written
 from x402sim.report.results import CaseResult, Outcome
-from x402sim.suite.server.payment import Dialect, message, proof
+from x402sim.suite.dialect import OF_SERVERS, Dialect
+from x402sim.suite.server.payment import message, proof
 from x402sim.suite.server.play import Item
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Given
@@ -34,6 +35,7 @@ from x402sim.suite.started import App
 
 pytest_plugins = ["pytester"]
 ROOT = Path(__file__).parents[2]
+PROGRAM = "-m tests.suite_server.shop"
 HEADERS = runpy.run_path(str(ROOT / "conformance/server/payments.py"))["HEADERS"]
 
 
@@ -84,7 +86,7 @@ def test_a_server_gets_what_the_guide_says() -> None:
 
 
 def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
-    assert_every_cell_is_told(rows(), all_cases(), Dialect)
+    assert_every_cell_is_told(rows(), all_cases(), OF_SERVERS)
 
 
 def judged(ids: str, *servers: list[str], items: Sequence[Item] = ITEMS) -> dict[str, CaseResult]:
@@ -114,27 +116,44 @@ def test_a_server_that_serves_nobody_any_more_is_told_of_the_play_before() -> No
     assert "after this, it offers nothing that can be paid: 500" in str(found.actual)
 
 
-def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Told(NamedTuple):
+    """The end of the command: exit code, output in one line, and the report."""
+
+    code: int
+    text: str
+    report: dict[str, Any]
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Told]:
+    """Return a function that judges a shop started by a command, with these defects and options."""
     monkeypatch.chdir(ROOT)  # where the command finds the tests
     file = tmp_path / "report.json"
-    command = f"{sys.executable} -m tests.suite_server.shop 'unknown is refused'"
-    done = CliRunner().invoke(
-        app,
-        [
-            *("conformance", "server", "/weather", "--start", command, "--dialects", "v2"),
-            *("--only", "server/order/settled-cut", "--jobs", "1", "--report", str(file)),
-        ],
-    )
-    assert done.exit_code == 1, done.output
-    report = json.loads(file.read_text(encoding="utf-8"))
+
+    def ask(words: str = "", *options: str, item: str = "/weather", program: str = PROGRAM) -> Told:
+        start = f"{sys.executable} {program} {words}"
+        more = ("--start", start, "--jobs", "1", "--report", str(file), *options)
+        env = {"COLUMNS": "300", "PYTHONPATH": str(ROOT)}
+        done = CliRunner().invoke(app, ["conformance", "server", item, *more], env=env)
+        report = json.loads(file.read_text("utf-8")) if file.exists() else {}
+        return Told(done.exit_code, " ".join(done.output.split()), report)
+
+    return ask
+
+
+def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
+    asked: Callable[..., Told],
+) -> None:
+    only = ("--dialects", "v2", "--only", "server/order/settled-cut")
+    code, told, report = asked("'unknown is refused'", *only)
+    assert code == 1, told
     assert report["subject"] == "server"
-    assert "tells a payer whose money has moved that the payment has failed" in file.read_text()
+    (cause,) = report["causes"]
+    assert "tells a payer whose money has moved that the payment has failed" in cause["cause"]
     (failed,) = [each for each in report["results"] if each["outcome"] == "failed"]
     assert failed["rerun"].endswith("--only server/order/settled-cut")
-    assert "Plan: 1 id in 1 play of /weather" in done.output
-    assert f"{file}" in "".join(done.output.split()).partition("[…]")[2]
+    assert "Plan: 1 id in 1 play of /weather" in told
+    assert "report.json" in told.partition("[…]")[2]
     asked = [each for each in failed["exchanges"] if "request" in each]
     sent = [line for each in asked for line in each["request"].get("headers", ())]
     paid = [each for each in sent if each.startswith("PAYMENT-SIGNATURE: {")]
@@ -142,7 +161,7 @@ def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
     assert all('"nonce": "0x' in each and "characters, hidden>" in each for each in paid)
     got = [line for each in asked for line in each["answer"].get("headers", ())]
     assert sum(each.startswith("payment-required: {") for each in got) == 1
-    assert sent[0] not in done.output
+    assert sent[0] not in told
     moved = [each for it in failed["exchanges"] for each in it.get("transfers", ())]
     assert [each["base"] for each in moved] == [10000]
     again = next(each for each in failed["actual"].split("; ") if "again" in each)
@@ -212,24 +231,13 @@ def test_requests_through_a_cache_and_what_is_not_counted_are_called_so() -> Non
     assert "not counted" in str(head.actual)
 
 
-def asked(
-    words: str, monkeypatch: pytest.MonkeyPatch, *options: str, item: str = "/weather"
-) -> tuple[int, str]:
-    """Judge a shop started by a command; return the exit code and the output."""
-    monkeypatch.chdir(ROOT)
-    start = f"{sys.executable} -m tests.suite_server.shop {words}"
-    given = ["conformance", "server", item, "--start", start, "--jobs", "1", *options]
-    done = CliRunner().invoke(app, given, env={"COLUMNS": "300"})
-    return done.exit_code, " ".join(done.output.split())
-
-
 def test_what_could_not_be_told_apart_is_in_the_verdict_and_a_path_that_counts_tells_it(
-    monkeypatch: pytest.MonkeyPatch,
+    asked: Callable[..., Told],
 ) -> None:
     words = "'sells the same each time' 'serves again' 'head is free' 'hides its length'"
     ids = "server/many/again,server/handler/unpaid,server/many/two,server/path/head"
     only = ("--only", ids, "--dialects", "v2")
-    code, told = asked(words, monkeypatch, *only)
+    code, told, _ = asked(words, *only)
     assert code == 0
     verdict = told[told.index("No MUST demand failed: ") :]
     assert "Could not be judged: server/many/again, since the goods are the same" in verdict
@@ -237,7 +245,7 @@ def test_what_could_not_be_told_apart_is_in_the_verdict_and_a_path_that_counts_t
         "Could not be judged: server/path/head, server/handler/unpaid, since nothing shows how often"
         in verdict
     )
-    code, told = asked(words, monkeypatch, *only, "--counter", "/count")
+    code, told, _ = asked(words, *only, "--counter", "/count")
     assert code == 1
     assert "handlers ran 3 times" in told
     assert "failed in v2 server/path/head MUST" in told
@@ -255,27 +263,27 @@ def test_what_could_not_be_told_apart_is_in_the_verdict_and_a_path_that_counts_t
     ],
 )
 def test_goods_sold_upto_that_settle_nothing_or_the_maximum_are_told(
-    habit: str, metered: str, code: int, wanted: str, monkeypatch: pytest.MonkeyPatch
+    habit: str, metered: str, code: int, wanted: str, asked: Callable[..., Told]
 ) -> None:
     """Also after a payment that was refused, with the nonce of a good one."""
     more = ["--metered", metered] * bool(metered)
     ids = "server/control/sells,kit/many/refused-before"
     only = ("--only", ids, "--dialects", "upto", *more)
-    found, told = asked(f"'sells upto' '{habit}'", monkeypatch, *only)
+    found, told, _ = asked(f"'sells upto' '{habit}'", *only)
     assert (found, wanted in told) == (code, True), told
     assert ("was the maximum" in told) == (code == 0 and not metered)
 
 
-def test_an_amount_used_in_base_units_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_amount_used_in_base_units_is_told(asked: Callable[..., Told]) -> None:
     only = ("--only", "server/handler/used", "--dialects", "upto", "--metered", "4000 /weather")
-    code, told = asked("'sells upto' 'settles the maximum'", monkeypatch, *only)
+    code, told, _ = asked("'sells upto' 'settles the maximum'", *only)
     assert (code, "--metered 4000 is in tokens" in told) == (2, True), told
 
 
 def test_an_offer_by_which_nobody_can_pay_is_judged_though_nothing_can_be_bought(
-    monkeypatch: pytest.MonkeyPatch,
+    asked: Callable[..., Told],
 ) -> None:
-    code, told = asked("'another name of the token'", monkeypatch, "--only", "server/offer/whole-")
+    code, told, _ = asked("'another name of the token'", "--only", "server/offer/whole-")
     assert code == 1, told
     assert "failed in v1, v2 server/offer/whole-token MUST" in told
     assert "'USD Coin of nobody'" in told
@@ -298,67 +306,36 @@ def test_each_cause_is_of_a_demand_that_a_case_makes_and_each_demand_has_one() -
     assert_demands_have_causes("server")
 
 
-def test_a_command_is_killed_and_started_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
-    file = tmp_path / "report.json"
-    command = f"{sys.executable} -m tests.suite_server.shop 'keeps it in memory' 'never verifies' 'serves before settling'"
-    asked = [
-        "--only",
-        "server/restart/served,server/replicas/in-turn",
-        "--dialects",
-        "v2",
-        "--jobs",
-        "1",
-    ]
-    done = CliRunner().invoke(
-        app,
-        [
-            *("conformance", "server", "/weather", "--start", command, "--restart", "yes"),
-            *(*asked, "--report", str(file)),
-        ],
-    )
-    assert done.exit_code == 1, done.output
-    results = json.loads(file.read_text(encoding="utf-8"))["results"]
-    outcomes = {each["id"]: each["outcome"] for each in results}
+def test_a_command_is_killed_and_started_again(asked: Callable[..., Told]) -> None:
+    words = "'keeps it in memory' 'never verifies' 'serves before settling'"
+    ids = "server/restart/served,server/replicas/in-turn"
+    code, told, report = asked(words, "--only", ids, "--dialects", "v2", "--restart", "yes")
+    assert code == 1, told
+    outcomes = {each["id"]: each["outcome"] for each in report["results"]}
     assert outcomes == {"server/restart/served": "failed", "server/replicas/in-turn": "skipped"}
-    assert "killed and started again once" in " ".join(done.output.split())
+    assert "killed and started again once" in told
 
 
 def test_a_version_whose_offer_nobody_can_pay_is_no_version_that_it_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: Callable[..., Told],
 ) -> None:
-    monkeypatch.chdir(ROOT)
-    file = tmp_path / "report.json"
-    start = f"{sys.executable} -m tests.suite_server.shop 'amount is a number'"
-    asked = ("--only", "server/offer/whole,server/control/sells,server/many/again", "--jobs", "1")
-    done = CliRunner().invoke(
-        app,
-        ["conformance", "server", "/weather", "--start", start, *asked, "--report", str(file)],
-    )
-    results = json.loads(file.read_text(encoding="utf-8"))["results"]
+    ids = "server/offer/whole,server/control/sells,server/many/again"
+    code, told, report = asked("'amount is a number'", "--only", ids)
     outcomes = {
-        each["id"]: {case["dialect"]: case["outcome"] for case in each["cases"]} for each in results
+        each["id"]: {case["dialect"]: case["outcome"] for case in each["cases"]}
+        for each in report["results"]
     }
-    assert outcomes["server/offer/whole"] == {"v1": "passed", "v2": "failed"}, done.output
+    assert outcomes["server/offer/whole"] == {"v1": "passed", "v2": "failed"}, told
     assert outcomes["server/many/again"] == {"v1": "passed", "v2": "skipped"}
     assert outcomes["server/control/sells"] == {"v1": "passed", "v2": "skipped"}
-    assert done.exit_code == 1
-    assert "Only its offer is judged: v2" in done.output
+    assert code == 1
+    assert "Only its offer is judged: v2" in told
 
 
-@pytest.mark.parametrize(
-    ("path", "why"), [("/free", "asks for no payment"), ("/nothing", "asks for no payment")]
-)
-def test_what_sells_nothing_is_not_judged(
-    path: str, why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
-    command = f"{sys.executable} -m tests.suite_server.shop"
-    done = CliRunner().invoke(app, ["conformance", "server", path, "--start", command])
-    assert done.exit_code == 2
-    assert why in " ".join(done.output.split())
+@pytest.mark.parametrize("path", ["/free", "/nothing"])
+def test_what_sells_nothing_is_not_judged(path: str, asked: Callable[..., Told]) -> None:
+    code, told, _ = asked(item=path)
+    assert (code, "asks for no payment" in told) == (2, True), told
 
 
 BELIEVES = """
@@ -379,16 +356,13 @@ runpy.run_module("tests.suite_server.shop", run_name="__main__")
 
 
 def test_a_control_that_is_served_for_nothing_has_failed_and_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, asked: Callable[..., Told]
 ) -> None:
-    monkeypatch.chdir(ROOT)
-    file, report = tmp_path / "shop.py", tmp_path / "report.json"
-    file.write_text(BELIEVES)
-    words = ["conformance", "server", "/weather", "--start", f"{sys.executable} {file}"]
-    more = ["--dialects", "v2", "--only", "server/payment", "--report", str(report)]
-    done = CliRunner().invoke(app, [*words, *more], env={"PYTHONPATH": str(ROOT)})
-    assert done.exit_code == 1, done.output
-    control, *others = json.loads(report.read_text())["results"]
+    (tmp_path / "shop.py").write_text(BELIEVES)
+    only = ("--dialects", "v2", "--only", "server/payment")
+    code, told, report = asked("", *only, program=str(tmp_path / "shop.py"))
+    assert code == 1, told
+    control, *others = report["results"]
     assert (control["id"], control["outcome"]) == ("server/control/sells", "failed")
     assert control["exchanges"][0]["request"]["line"] == "GET /weather"
     assert {each["outcome"] for each in others} == {"inconclusive"}
@@ -425,27 +399,19 @@ def test_a_server_cannot_change_the_world_that_it_is_judged_in() -> None:
 
 
 def test_what_is_sold_for_another_network_is_not_judged_and_shown_as_it_was_given(
-    monkeypatch: pytest.MonkeyPatch,
+    asked: Callable[..., Told],
 ) -> None:
-    monkeypatch.chdir(ROOT)
-    command = f"{sys.executable} -m tests.suite_server.shop"
     item = 'POST /report {"title": "a"}'
-    words = ["conformance", "server", item, "--start", command, "--network", "base"]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 2, repr(done.exception)
-    assert f"sells nothing at {item}, so there is nothing to judge. v1: none" in " ".join(
-        done.output.split()
-    )
+    code, told, _ = asked("", "--network", "base", item=item)
+    assert code == 2, told
+    assert f"sells nothing at {item}, so there is nothing to judge. v1: none" in told
 
 
-def test_a_scheme_that_is_not_sold_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    words = ["--start", f"{sys.executable} -m tests.suite_server.shop", "--only", "server/many/two"]
-    done = CliRunner().invoke(app, ["conformance", "server", "/weather", *words])
-    told = [line for line in done.output.splitlines() if line.startswith("Not judged")]
-    assert told == [f"Not judged: {each} by Permit2" for each in (
-        "permit2: it sells no exact", "upto: it sells no upto"
-    )]  # fmt: skip
+def test_a_scheme_that_is_not_sold_is_told_in_a_line(asked: Callable[..., Told]) -> None:
+    _, told, _ = asked("", "--only", "server/many/two")
+    assert told.count("Not judged") == 2
+    for each in ("permit2: it sells no exact", "upto: it sells no upto"):
+        assert f"Not judged: {each} by Permit2" in told
 
 
 def test_a_wallet_signs_the_text_that_the_extension_shows() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.suite.cases import names
 from tests.suite_server.judging import Bench, Counting, broken, cases, missed, run
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.row import RoomCase
-from x402sim.suite.server.payment import Dialect
 from x402sim.suite.server.room import REPLICAS
 from x402sim.suite.server.subject import SECTIONS, all_cases
 from x402sim.suite.verdict import Found, Violation

@@ -32,7 +32,7 @@ from x402sim.service.environment import Environment
 from x402sim.service.settings import Settings
 from x402sim.service.sources import flagged, selling
 from x402sim.serving.serve import open_service
-from x402sim.suite.server.payment import Dialect
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.server.room import Given
 from x402sim.suite.server.subject import (
     ServerJudge,

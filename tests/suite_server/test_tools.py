@@ -13,7 +13,7 @@ from tests.suite.cases import names
 from tests.suite_server.judging import Bench, broken, missed
 from tests.suite_server.tool_shop import ToolShop, tool_shop
 from x402sim.cli import app
-from x402sim.suite.server.payment import Dialect
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.server.room import Given
 from x402sim.suite.server.subject import ServerJudge, all_cases, item_in
 from x402sim.suite.started import App

@@ -26,9 +26,10 @@ from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.rng import Rng
 from x402sim.spec.ground import Ground
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.case import is_paid, refused, unsettled
 from x402sim.suite.facilitator.node import Node
-from x402sim.suite.facilitator.payment import Answer, Dialect, Draft
+from x402sim.suite.facilitator.payment import Answer, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import PLAIN, FacilitatorRoom
 from x402sim.suite.facilitator.subject import rows

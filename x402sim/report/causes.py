@@ -75,6 +75,8 @@ class _Words(msgspec.Struct, frozen=True):
     loss: Loss
     expected: str = ""
     """The behaviour that keeps the demand; empty where each case words its own."""
+    why: str = ""
+    """The harm of a failure that moves no money; empty where each case words its own."""
     at: tuple[str, ...] = ()
     """Places with this cause, whatever the cause elsewhere: ids without dialects, each alone or
     with the failed demand, "payer/send/proof-redirected: DEMAND"."""
@@ -161,6 +163,12 @@ def repairs() -> dict[str, str]:
 def expected(demand: str) -> str:
     """Return the behaviour that a demand of `causes.toml` expects; raises `KeyError`."""
     return _words()[demand].expected
+
+
+def why(demand: str) -> str:
+    """Return the harm of a failed demand, by `causes.toml`; empty if unknown."""
+    known = _words().get(demand)
+    return known.why if known else ""
 
 
 def loss(group: Iterable[Result]) -> str:

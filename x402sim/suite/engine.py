@@ -69,7 +69,7 @@ def result(case: Case, found: Found, exchanges: Exchanges = (), log: str = "") -
         Outcome.FAILED,
         expected=expected,
         actual=found.actual,
-        reason="" if found.loss else found.why,
+        reason="" if found.loss else found.why or causes.why(found.demand),
         loss=found.loss,
         evidence=Evidence(found.demand, found.about or expected, answer, case.id),
         exchanges=(*exchanges, Exchange(log)) if log else exchanges,

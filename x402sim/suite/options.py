@@ -215,14 +215,15 @@ def read(options: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def one_of(kind: type[AnyKind], plural: str) -> Callable[[str], tuple[AnyKind, ...]]:
+def one_of(members: Sequence[AnyKind], plural: str) -> Callable[[str], tuple[AnyKind, ...]]:
     """Return a reader of an enumeration's members, separated by commas; it raises `ValueError`."""
+    known = {str(each): each for each in members}
 
     def read(text: str) -> tuple[AnyKind, ...]:
         try:
-            return tuple(kind(each.strip()) for each in text.split(","))
-        except ValueError as wrong:
-            raise ValueError(f"{plural} are {', '.join(kind)}; {wrong}") from None
+            return tuple(known[each.strip()] for each in text.split(","))
+        except KeyError as wrong:
+            raise ValueError(f"{plural} are {', '.join(known)}; {wrong} is none") from None
 
     return read
 

@@ -8,15 +8,15 @@ import runpy
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 from x402sim.spec.clauses import LEVELS, Level
-from x402sim.spec.ground import BINDING, Ground, GroundType, folder
+from x402sim.spec.ground import BINDING, Ground, GroundType, Sentence, folder
 from x402sim.spec.needs import Need
 from x402sim.suite.case import Case
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.verdict import Found
 
 
@@ -124,7 +124,7 @@ class Row(ABC):
     """The subject's name, and its document's."""
     control: ClassVar[str]
     """The slug of the controls."""
-    dialects: ClassVar[type[StrEnum]]
+    dialects: ClassVar[Sequence[Dialect]]
 
     section: str
     slug: str
@@ -197,9 +197,30 @@ class RoomRow(Row):
 
     plain: ClassVar[RoomKind]
     """The usual kind of room."""
+    not_played: ClassVar[Mapping[Any, Mapping[str, str]]] = {}
+    """For each dialect the reasons why sections, or rows by section/slug, are not played."""
+    sentences: ClassVar[Mapping[Any, Mapping[Sentence, Sentence | None]]] = {}
+    """For each dialect the sentences of its text with the content of other texts' sentences; None
+    without one. A demand without a sentence left is not made.
+    """
 
     play: AnyAct
     kind: RoomKind | None = None
+
+    def __post_init__(self) -> None:
+        for dialect, reasons in self.not_played.items():
+            for name in (self.section, f"{self.section}/{self.slug}"):
+                if name in reasons:
+                    object.__setattr__(self, "absent", {**self.absent, dialect: reasons[name]})
+
+    def cases(self) -> Iterator[RoomCase]:
+        """Yield a case for each demand and dialect, with grounds of the dialect's text."""
+        for case in Row.cases(self):
+            known, own = self.sentences.get(case.dialect, {}), case.ground.sentences
+            kept = dict.fromkeys(known.get(each, each) for each in own)
+            kept.pop(None, None)
+            if kept or not own:
+                yield replace(case, ground=replace(case.ground, sentences=tuple(kept)))
 
     @property
     def needs(self) -> tuple[Need, ...]:
@@ -218,9 +239,6 @@ class RoomRow(Row):
         )
 
 
-AnyDialect = TypeVar("AnyDialect", bound=StrEnum)
-
-
-def only(kept: Sequence[AnyDialect], reason: str) -> dict[AnyDialect, str]:
+def only(kept: Sequence[Dialect], reason: str) -> dict[Dialect, str]:
     """Return the reason for every dialect but the kept dialects."""
-    return {dialect: reason for dialect in type(kept[0]) if dialect not in kept}
+    return {dialect: reason for dialect in Dialect if dialect not in kept}

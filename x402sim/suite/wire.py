@@ -6,12 +6,12 @@ repeat a request without being asked.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import httptools
 
@@ -190,6 +190,40 @@ async def listening(
 
 AnyTwist = Callable[[object, Callable[[], Awaitable[Any]]], Awaitable[Any]]
 """Gets the call and a function that does the work; returns the answer."""
+AnyCall = TypeVar("AnyCall")
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Twisted(Generic[AnyCall]):
+    """A part behind the subject: the record of calls, and the twists of answers."""
+
+    calls: list[AnyCall] = field(default_factory=list)
+    """Every call, in order."""
+    twists: list[Callable[[AnyCall, Any], Awaitable[Any]]] = field(default_factory=list)
+
+    @contextmanager
+    def twisted(self, *twists: Callable[[AnyCall, Any], Awaitable[Any]]) -> Iterator[None]:
+        """Twist the answers within a `with` block; the last twist decides first."""
+        self.twists += twists
+        try:
+            yield
+        finally:
+            self.twists = [each for each in self.twists if each not in twists]
+
+    async def called(self, call: AnyCall, work: Callable[[], Awaitable[Any]]) -> Any:
+        """Keep a call, and return the answer of a twist, or else of the work, done once at most."""
+        self.calls.append(call)
+        done: list[Any] = []
+
+        async def go() -> Any:
+            if not done:
+                done.append(await work())
+            return done[0]
+
+        for twist in reversed(list(self.twists)):
+            if (answer := await twist(call, go)) is not None:
+                return answer
+        return await go()
 
 
 def says(reply: Reply, *, after: bool = False) -> AnyTwist:

@@ -1,6 +1,6 @@
 """Declares cases of a facilitator: rows, and the demands on a payment."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -8,11 +8,12 @@ from x402sim.report.results import Loss
 from x402sim.spec.ground import BINDING, Sentence
 from x402sim.spec.needs import Need
 from x402sim.suite import row, texts
+from x402sim.suite.dialect import BY_PERMIT2, OF_FACILITATORS, Dialect
 from x402sim.suite.drafts import lost
-from x402sim.suite.facilitator.payment import BY_PERMIT2, Answer, Dialect, Draft
-from x402sim.suite.facilitator.play import Play
+from x402sim.suite.facilitator.payment import Answer, Draft
+from x402sim.suite.facilitator.play import Play, Tried
 from x402sim.suite.facilitator.room import PLAIN, ChainRoomKind, FacilitatorRoom, Money
-from x402sim.suite.row import Demand as Demand, RoomCase, only as only
+from x402sim.suite.row import Demand as Demand, only as only
 from x402sim.suite.verdict import Violation
 
 
@@ -26,54 +27,6 @@ def gas(wei: int, why: str) -> Loss | None:
     if not wei:
         return None
     return Loss(base=wei, decimals=18, symbol="coins", why=why)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FacilitatorRow(row.RoomRow):
-    """A row of the table of facilitators.
-
-    asks_only
-        Whether HTTP alone is enough to judge the demands: the row is then judged without a chain of
-        ours, too.
-    """
-
-    subject: ClassVar[str] = "facilitator"
-    control: ClassVar[str] = "settles"
-    dialects: ClassVar[type[Dialect]] = Dialect
-    plain: ClassVar[ChainRoomKind] = PLAIN
-
-    asks_only: bool = False
-    after: Demand | None = None
-    """The demand after a row without a MUST of its own; by default `NEXT`."""
-
-    def __post_init__(self) -> None:
-        names = (self.section, f"{self.section}/{self.slug}")
-        if why := next((NOT_BY_PERMIT2[name] for name in names if name in NOT_BY_PERMIT2), ""):
-            absent = {**self.absent, **dict.fromkeys(BY_PERMIT2, why)}
-            object.__setattr__(self, "absent", absent)
-
-    def cases(self) -> Iterator[RoomCase]:
-        """Yield a case for each demand and dialect; by Permit2, with grounds of its texts."""
-        for case in row.RoomRow.cases(self):
-            sentences = _BY_PERMIT2.get(case.dialect)
-            if sentences is None:
-                yield case
-                continue
-            found = [sentences.get(each, each) for each in case.ground.sentences]
-            kept = tuple(dict.fromkeys(each for each in found if each is not None))
-            if kept or not found:
-                yield replace(case, ground=replace(case.ground, sentences=kept))
-
-    @property
-    def besides(self) -> Sequence[Demand]:
-        """A MUST for a row whose own demands have no MUST."""
-        musts = [each for each in self.demands if each.ground.kind in BINDING]
-        return () if musts else (self.after or NEXT,)
-
-    @property
-    def needs(self) -> tuple[Need, ...]:
-        """A chain of ours, unless HTTP alone is enough."""
-        return () if self.asks_only else (Need.OBSERVE_CHAIN,)
 
 
 NOT_BY_PERMIT2 = {
@@ -127,9 +80,43 @@ _BY_PERMIT2: dict[Dialect, dict[Sentence, Sentence | None]] = {
         texts.WINDOW: texts.UPTO_WINDOW,
     },
 }
-"""For sentences of EIP-3009 and `exact`: the sentence of the dialect with the same content; None
-without one. A demand without a sentence left is not made.
-"""
+"""For sentences of EIP-3009 and `exact`: the sentence of the dialect with the same content."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FacilitatorRow(row.RoomRow):
+    """A row of the table of facilitators.
+
+    asks_only
+        Whether HTTP alone is enough to judge the demands: the row is then judged without a chain of
+        ours, too.
+    """
+
+    subject: ClassVar[str] = "facilitator"
+    control: ClassVar[str] = "settles"
+    dialects: ClassVar[Sequence[Dialect]] = OF_FACILITATORS
+    plain: ClassVar[ChainRoomKind] = PLAIN
+    not_played: ClassVar[Mapping[Dialect, Mapping[str, str]]] = dict.fromkeys(
+        BY_PERMIT2, NOT_BY_PERMIT2
+    )
+    sentences: ClassVar[Mapping[Dialect, Mapping[Sentence, Sentence | None]]] = _BY_PERMIT2
+
+    asks_only: bool = False
+    after: Demand | None = None
+    """The demand after a row without a MUST of its own; by default `NEXT`."""
+
+    @property
+    def besides(self) -> Sequence[Demand]:
+        """A MUST for a row whose own demands have no MUST."""
+        musts = [each for each in self.demands if each.ground.kind in BINDING]
+        return () if musts else (self.after or NEXT,)
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """A chain of ours, unless HTTP alone is enough."""
+        return () if self.asks_only else (Need.OBSERVE_CHAIN,)
+
+
 case = FacilitatorRow.of
 """Declares cases: `@case("section/slug", *demands)` above a play, or called with a made play."""
 
@@ -170,63 +157,38 @@ def is_settled(money: Money, draft: Draft, answer: Answer) -> Violation | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
-    """The outcome of a payment: verified, and settled whatever verify said.
-
-    `money` is what the chain shows. `about` names the payment in a play with several.
-    """
-
-    draft: Draft
-    verified: Answer
-    settled: Answer
-    money: Money
-    about: str = ""
-
-
-async def tried(
-    play: Play, draft: Draft, about: str = "", *, verified_as: Draft | None = None
-) -> Tried:
-    """Verify and settle a payment, whatever verify says; return the outcome.
-
-    `verified_as` is the request to verify in `upto`, with the maximum.
-    """
-    since, sent_before = await play.room.chain.height(), len(play.room.node.sent)
-    if about:
-        play.say(f"{about}:")
-    verified, settled = await play.verify(verified_as or draft), await play.settle(draft)
-    money = await play.room.money(since, sent_before)
-    play.saw(money)
-    return Tried(draft=draft, verified=verified, settled=settled, money=money, about=about)
-
-
 Change = Callable[[Draft], Draft]
+Changes = Change | Mapping[str, Change]
+"""A change of a good payment; or several by name, each of a payment of its own."""
 
 
-def tries(change: Change = lambda draft: draft) -> Callable[[Play], Awaitable[Tried]]:
-    """Return the play of a good payment with a change."""
-
-    async def play(it: Play) -> Tried:
-        return await tried(it, change(await it.draft()))
-
-    return play
+def put(name: str, value: Any) -> Change:
+    """Return the change of a value of the JSON, under the old signature."""
+    return lambda draft: draft.with_value(name, value)
 
 
-def tries_each(changes: Mapping[str, Change]) -> Callable[[Play], Awaitable[list[Tried]]]:
-    """Return the play of several good payments of one payer, each with one change.
+def wants(field: str, value: Any) -> Change:
+    """Return the change of a field of the requirements; nothing is signed anew."""
+    return lambda draft: draft.demanding(field, value)
+
+
+def tries(changes: Changes = lambda draft: draft) -> Callable[[Play], Awaitable[Any]]:
+    """Return the play of a good payment with a change, or of several payments of one payer.
 
     The play ends where no good payment settles any more: an earlier change has jammed the
     facilitator, and the last change is not to blame.
     """
 
-    async def play(it: Play) -> list[Tried]:
-        payer, found = await it.room.payer(), []
+    async def play(it: Play) -> Tried | list[Tried]:
+        if callable(changes):
+            return await it.tried(changes(await it.draft()))
+        payer, found = await it.room.payer(), list[Tried]()
         for about, change in changes.items():
-            last = await tried(it, change(await it.draft(payer)), about)
+            last = await it.tried(change(await it.draft(payer)), about)
             is_silent = it.is_silent
             if is_silent or (last.verified.is_valid and not last.settled.succeeded):
                 it.say("a good payment:")
-                if is_paid(it, await tried(it, await it.draft())):
+                if is_paid(it, await it.tried(await it.draft())):
                     break
             found.append(last)
             if is_silent:  # the rest would wait, too
@@ -234,6 +196,11 @@ def tries_each(changes: Mapping[str, Change]) -> Callable[[Play], Awaitable[list
         return found
 
     return play
+
+
+def pays(path: str, *demands: Demand, changes: Changes, **more: Any) -> FacilitatorRow:
+    """Return the row of good payments with these changes; `more` is for `case`."""
+    return case(path, *demands, **more)(tries(changes))
 
 
 def _of_each(
@@ -268,11 +235,7 @@ def _refused(play: Play, observed: Tried) -> Violation | None:
             demand=observed.verified.demand_on_settle or "refused-is-no-success",
         )
     if observed.verified.is_valid:
-        return Violation(
-            demand="refused-is-not-valid",
-            actual=f"verify: {observed.verified.how}",
-            why="a shop serves on it before it settles, and is not paid",
-        )
+        return Violation(demand="refused-is-not-valid", actual=f"verify: {observed.verified.how}")
     return None
 
 
@@ -318,11 +281,7 @@ def no_server_error(answer: Answer, name: str = "") -> Violation | None:
     if answer.status and not answer.is_server_error:
         return None
     before = f"{name}: " if name else ""
-    return Violation(
-        demand="wrong-is-answered",
-        actual=f"{before}{answer.how}",
-        why="a shop takes it for an outage, repeats the request, or serves unpaid",
-    )
+    return Violation(demand="wrong-is-answered", actual=f"{before}{answer.how}")
 
 
 def must_refuse(
@@ -367,6 +326,23 @@ def must_refuse(
     ]
 
 
+def refuses(
+    path: str,
+    title: str,
+    *sentences: Sentence,
+    changes: Changes,
+    so: str = "",
+    by_chain: bool = False,
+    only_simulated: bool = False,
+    **more: Any,
+) -> FacilitatorRow:
+    """Return the row of payments that must be refused, as `must_refuse` demands."""
+    demands = must_refuse(
+        title, *sentences, so=so, by_chain=by_chain, only_simulated=only_simulated
+    )
+    return pays(path, *demands, changes=changes, **more)
+
+
 def _is_paid(_: Play, observed: Tried) -> Violation | None:
     if not observed.verified.is_valid:
         return Violation(demand="good-is-valid", actual=f"verify: {observed.verified.how}")
@@ -380,7 +356,6 @@ def _agrees(_: Play, observed: Tried) -> Violation | None:
             return Violation(
                 demand="valid-settles",
                 actual=f"verify: {observed.verified.how}; settle: {fault.actual}",
-                why="a shop serves on it, and is not paid",
             )
         return None
     if observed.settled.succeeded or observed.money.moved:

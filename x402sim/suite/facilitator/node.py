@@ -1,8 +1,7 @@
 """The node of a room: JSON-RPC of the chain, with the hangs, lies and failures of a case."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +10,7 @@ from starlette.types import ASGIApp
 
 from x402sim.http.exchange import Request as Sent, Url
 from x402sim.protocol.messages import decoded, encode
-from x402sim.suite.wire import Reply, Request
+from x402sim.suite.wire import Reply, Request, Twisted
 from x402sim.world.link import Asgi
 
 _URL = Url.of(httpx.URL("http://node.local/"))
@@ -46,33 +45,20 @@ one (of a batch, too), or None for the chain's answer. `go` asks the chain.
 
 
 @dataclass(slots=True, eq=False)
-class Node:
-    """A node: the record of calls and transactions, and the twists of answers."""
+class Node(Twisted[Call]):
+    """A node with twisted answers, and the record of transactions."""
 
     app: ASGIApp
-    calls: list[Call] = field(default_factory=list)
-    """Every request, in order."""
     sent: list[str] = field(default_factory=list)
     """The hashes of accepted transactions, in order."""
     raw: list[str] = field(default_factory=list)
     """Every signed transaction at the node, accepted or not."""
-    twists: list[Twist] = field(default_factory=list)
     on_account: Callable[[str], Awaitable[None]] | None = None
     """Gets each account whose coins or nonce a caller requests."""
     _chain: Asgi = field(init=False)
 
     def __post_init__(self) -> None:
         self._chain = Asgi(self.app)
-
-    @contextmanager
-    def twisted(self, twist: Twist) -> Iterator[None]:
-        """Twist the answers within a `with` block; the last twist decides first."""
-        self.twists.append(twist)
-        try:
-            yield
-        finally:
-            if twist in self.twists:
-                self.twists.remove(twist)
 
     def count(self, method: str) -> int:
         """Return how often a method was called."""
@@ -95,31 +81,22 @@ class Node:
         call = Call(
             str(body.get("method")), params if isinstance(params, list) else [], body.get("id")
         )
-        self.calls.append(call)
         if self.on_account and call.method in OF_ACCOUNT and call.params:
             await self.on_account(str(call.params[0]))
         if call.method in SENDING and call.params:
             self.raw.append(str(call.params[0]))
-        done: list[dict[str, Any]] = []
 
-        async def go() -> dict[str, Any]:
-            if not done:
-                done.append(await self._forward(encode(body)))
-                if call.method in SENDING:
-                    self._note(done[0].get("result"))
-            return done[0]
+        async def work() -> Any:
+            answer = await self._forward(encode(body))
+            result = answer.get("result") if call.method in SENDING else None
+            if isinstance(result, dict):
+                result = result.get("transactionHash")
+            if isinstance(result, str):
+                self.sent.append(result.lower())
+            return answer
 
-        for twist in reversed(list(self.twists)):
-            answered = await twist(call, go)
-            if answered is not None:
-                return answered
-        return await go()
-
-    def _note(self, result: Any) -> None:
-        if isinstance(result, dict):
-            result = result.get("transactionHash")
-        if isinstance(result, str):
-            self.sent.append(result.lower())
+        found: dict[str, Any] | Reply = await self.called(call, work)
+        return found
 
     async def _forward(self, body: bytes) -> Any:
         headers = [(b"host", b"node.local"), (b"content-type", b"application/json")]

@@ -10,13 +10,12 @@ import copy
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol import abi, cronos, x402
+from x402sim.protocol import abi, x402
 from x402sim.protocol.crypto import Address, PrivateKey, checksum, from_hex, sign, to_hex
 from x402sim.protocol.eip3009 import (
     TRANSFER_TYPEHASH,
@@ -38,11 +37,11 @@ from x402sim.protocol.permit2_payments import (
     METHOD,
     PERMIT2_METHOD,
     PROXIES,
-    UPTO,
     permit2_payload,
     sponsored,
 )
 from x402sim.report.exchange import Message
+from x402sim.suite.dialect import BY_PERMIT2, OF_FACILITATORS, Dialect
 from x402sim.suite.drafts import in_permit2, permit2_of, with_value, without
 from x402sim.suite.redact import redacted
 from x402sim.text.words import printable
@@ -56,64 +55,10 @@ BEFORE_S = 600
 RESOURCE = "https://shop.example/report"
 
 
-class Dialect(StrEnum):
-    """A dialect; the value is the name on the command line and in results."""
-
-    V1 = "v1"
-    V2 = "v2"
-    PERMIT2 = "permit2"
-    UPTO = "upto"
-    CRONOS = "cronos"
-
-    @property
-    def about(self) -> str:
-        """The title, for people."""
-        return _TITLES[self]
-
-    @property
-    def version(self) -> x402.Version:
-        """The version in the dialect's messages."""
-        return 1 if self in (Dialect.V1, Dialect.CRONOS) else 2
-
-    @property
-    def scheme(self) -> str:
-        """The scheme of a payment."""
-        return UPTO if self is Dialect.UPTO else x402.SCHEME
-
-    @property
-    def verify_path(self) -> str:
-        """Where a payment is verified."""
-        return cronos.VERIFY_PATH if self is Dialect.CRONOS else "/verify"
-
-    @property
-    def settle_path(self) -> str:
-        """Where a payment is settled."""
-        return cronos.SETTLE_PATH if self is Dialect.CRONOS else "/settle"
-
-    @property
-    def supported_path(self) -> str:
-        """The path of the list of kinds."""
-        return cronos.SUPPORTED_PATH if self is Dialect.CRONOS else "/supported"
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The headers of a request."""
-        return cronos.HEADERS if self is Dialect.CRONOS else {"Content-Type": "application/json"}
-
-
-_TITLES = {
-    Dialect.V1: "x402 version 1",
-    Dialect.V2: "x402 version 2",
-    Dialect.PERMIT2: "x402 version 2, exact by Permit2",
-    Dialect.UPTO: "x402 version 2, upto",
-    Dialect.CRONOS: "the dialect of Cronos",
-}
-STANDARD = (Dialect.V1, Dialect.V2, Dialect.PERMIT2, Dialect.UPTO)
+STANDARD = OF_FACILITATORS[:4]
 VERSION_2 = STANDARD[1:]
-BY_PERMIT2 = STANDARD[2:]
 
 _AUTHORIZATION = ("from", "to", "value", "validAfter", "validBefore", "nonce")
-_AMOUNT = {1: "maxAmountRequired", 2: "amount"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +91,7 @@ class Draft:
         Raises `KeyError` for a name that the dialect does not have.
         """
         part, _, field = name.rpartition(".")
-        field = _AMOUNT[self.dialect.version] if field == "amount" else field
+        field = self.dialect.amount if field == "amount" else field
         is_cronos = self.dialect is Dialect.CRONOS
         payment = "paymentHeader" if is_cronos else "paymentPayload"
         match part:
@@ -300,7 +245,7 @@ def drafted(
     wanted: dict[str, Any] = {
         "scheme": dialect.scheme,
         "network": x402.network_name(dialect.version, network),
-        _AMOUNT[dialect.version]: str(amount_base),
+        dialect.amount: str(amount_base),
         "asset": checksum(network.asset),
         "payTo": checksum(to),
         "maxTimeoutSeconds": TIMEOUT_S,

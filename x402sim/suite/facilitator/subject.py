@@ -19,9 +19,9 @@ from x402sim.clock import stopwatch
 from x402sim.report.results import CaseResult
 from x402sim.spec.needs import Need
 from x402sim.suite import rooms
+from x402sim.suite.dialect import OF_FACILITATORS, Dialect
 from x402sim.suite.engine import Judging, Plan, Played, skipped, unclear
-from x402sim.suite.facilitator.case import is_paid, tokens, tried
-from x402sim.suite.facilitator.payment import Dialect
+from x402sim.suite.facilitator.case import is_paid, tokens
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import (
     DEFAULT_URL,
@@ -63,11 +63,7 @@ class FacilitatorJudge(rooms.RoomJudge[FacilitatorRoom, Play]):
 
     plain: ClassVar[ChainRoomKind] = PLAIN
     beside: ClassVar[int] = 8
-    after: ClassVar[Violation] = Violation(
-        demand="settles-afterwards",
-        actual="",
-        why="it serves nobody any more",
-    )
+    after: ClassVar[Violation] = Violation(demand="settles-afterwards", actual="")
 
     is_blind: bool = False
     """Whether the judge does not see the facilitator's node: no payment of ours can be good."""
@@ -127,7 +123,7 @@ class FacilitatorJudge(rooms.RoomJudge[FacilitatorRoom, Play]):
                 most_s = min(most_s, max(LEAST_S, math.ceil(TIMES * self.control_s)))
             most_s += room.kind.block_s or 0
             play = await self.begun(room, dialect, "control", most_s)
-            wrong = is_paid(play, await tried(play, await play.draft()))
+            wrong = is_paid(play, await play.tried(await play.draft()))
             if wrong is not None:
                 return f"a good payment ({dialect}): {wrong.actual}"
             self.control_s = self.control_s or elapsed()
@@ -163,7 +159,7 @@ BLIND = (
 )
 
 
-dialects_in = one_of(Dialect, "dialects")
+dialects_in = one_of(OF_FACILITATORS, "dialects")
 """Reads dialects, separated by commas; raises `ValueError`."""
 
 
@@ -190,7 +186,7 @@ class FacilitatorOptions(OfJudge):
         read=port_for("its chain", "let the facilitator use it as its node"),
     )
     dialects: tuple[Dialect, ...] | None = flag(
-        f"Dialects to judge: {', '.join(Dialect)}. [default: each whose control passes]",
+        f"Dialects to judge: {', '.join(OF_FACILITATORS)}. [default: each whose control passes]",
         metavar="DIALECTS",
         read=dialects_in,
     )
@@ -259,7 +255,9 @@ async def begin(
     )
     if options.rpc:
         tell(f"the chain is at http://127.0.0.1:{options.rpc}")
-    wanted = [dialect for dialect in Dialect if dialect in (options.dialects or Dialect)]
+    wanted = [
+        dialect for dialect in OF_FACILITATORS if dialect in (options.dialects or OF_FACILITATORS)
+    ]
     wanted = [dialect for dialect in wanted if any(case.dialect is dialect for case in cases)]
 
     def left_out(case: RoomCase, broken: Mapping[Dialect, str]) -> CaseResult | None:

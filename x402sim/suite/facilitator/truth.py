@@ -2,95 +2,12 @@
 payments interfere.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-
-from x402sim.chain.base import Call
-from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, PrivateKey, from_hex, sign
-from x402sim.protocol.eip3009 import cancel_digest
-from x402sim.protocol.permit2 import PERMIT2
 from x402sim.suite import texts
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.case import Demand, gas, no_server_error, tokens
-from x402sim.suite.facilitator.payment import Answer, Dialect, Draft
-from x402sim.suite.facilitator.play import Play
-from x402sim.suite.facilitator.room import Money
-from x402sim.suite.money import Transfer
-from x402sim.suite.started import CLOCK
-from x402sim.suite.verdict import Inconclusive, Violation
-from x402sim.text.words import counted
-
-LONG_S = 200.0
-"""Seconds for a settlement without a receipt: the public facilitators wait up to 180 s."""
-SENDS_S = 5.0
-"""Seconds that a play waits for the relayer's transaction, before the play goes on without."""
-LOOK_S = 0.02
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
-    """Payments, the answers to each request, and the state of the chain in the end.
-
-    `early` is the state of the chain at the first answer, if a play looked then; `note` is a
-    further observation.
-    """
-
-    pairs: tuple[tuple[Draft, Answer], ...]
-    money: Money
-    early: Money | None = None
-    verified: Answer | None = None
-    note: str = ""
-    more: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def all_answers(self) -> list[Answer]:
-        """The answers."""
-        return [answer for _, answer in self.pairs]
-
-    @property
-    def demand_on_settle(self) -> str:
-        """The demand on settle after the answer of verify; empty without verify."""
-        return self.verified.demand_on_settle if self.verified else ""
-
-    @property
-    def summary(self) -> str:
-        """The answers, and the state of the chain."""
-        hows = [f"settle: {answer.how}" for _, answer in self.pairs[:4]]
-        more = [f"and {counted(len(self.pairs) - 4, 'answer')} more"] if len(self.pairs) > 4 else []
-        return "; ".join([*hows, *more, self.money.summary])
-
-    @property
-    def drafts(self) -> list[Draft]:
-        """The payments, each once."""
-        found: list[Draft] = []
-        for draft, _ in self.pairs:
-            if all(draft.auth != each.auth for each in found):
-                found.append(draft)
-        return found
-
-    def answers(self, draft: Draft) -> list[Answer]:
-        """Return the answers to a payment."""
-        return [answer for each, answer in self.pairs if each.auth == draft.auth]
-
-    def moved(self, draft: Draft, money: Money | None = None) -> list[Transfer]:
-        """Return the transfers of a payment."""
-        return [each for each in (money or self.money).moved if is_of(each, draft)]
-
-
-async def observe(play: Play, *pairs: tuple[Draft, Answer], early: Money | None = None) -> Observed:
-    """Return the answers, and the present state of the chain."""
-    money = await play.money()
-    play.saw(money)
-    return Observed(pairs=pairs, money=money, early=early)
-
-
-def is_of(moved: Transfer, draft: Draft) -> bool:
-    """Tell whether a transfer belongs to a payment."""
-    auth = draft.auth
-    return (moved.sender, moved.to, moved.amount_base) == (auth.from_, auth.to, auth.value)
-
+from x402sim.suite.facilitator.payment import Answer
+from x402sim.suite.facilitator.play import Observed, Play
+from x402sim.suite.verdict import Violation
 
 ASK_AGAIN = (408, 409, 425, 429)
 """Statuses of repeatable requests, without a word on the payment."""
@@ -143,7 +60,6 @@ def truthful(play: Play, observed: Observed) -> Violation | None:
                 return Violation(
                     expected=f"success by the hash of this transfer, {', '.join(sorted(hashes))}",
                     actual=f"settle: {answer.how}; {observed.money.summary}",
-                    why="who looks the hash up finds another payment, or none",
                     demand="its-hash",
                 )
         is_told = any(each.succeeded or each.transaction in hashes for each in answers)
@@ -178,11 +94,7 @@ def names_the_hash(_: Play, observed: Observed) -> Violation | None:
         hashes = {each.tx_hash for each in observed.moved(draft)} & sent
         named = {each.transaction for each in observed.answers(draft)}
         if hashes and not hashes & named:
-            return Violation(
-                demand="names-what-it-sent",
-                actual=observed.summary,
-                why="nobody can find out whether the payment was made",
-            )
+            return Violation(demand="names-what-it-sent", actual=observed.summary)
     return None
 
 
@@ -252,7 +164,6 @@ def everything_settles(play: Play, observed: Observed) -> Violation | None:
         expected=f"{len(observed.pairs)} good payments settle",
         actual=f"{len(bad)} of {len(observed.pairs)} do not, such as: {answer.how}; "
         f"{observed.money.summary}",
-        why="a shop turns away who has paid rightly",
         demand="many-settle",
     )
 
@@ -277,11 +188,7 @@ def is_not_valid(_: Play, observed: Observed) -> Violation | None:
     answer = observed.verified
     if answer is None or answer.dialect is Dialect.CRONOS or not answer.is_valid:
         return None
-    return Violation(
-        demand="refused-is-not-valid",
-        actual=f"verify: {answer.how}",
-        why="a shop serves on it before it settles, and is not paid",
-    )
+    return Violation(demand="refused-is-not-valid", actual=f"verify: {answer.how}")
 
 
 def no_server_errors(_: Play, observed: Observed) -> Violation | None:
@@ -290,97 +197,3 @@ def no_server_errors(_: Play, observed: Observed) -> Violation | None:
         if fault := no_server_error(answer):
             return fault
     return None
-
-
-# --- the steps of plays ----------------------------------------------------------------------
-
-
-async def until(condition: Callable[[], bool], most_s: float = SENDS_S) -> bool:
-    """Wait for a condition; return whether it holds."""
-    for _ in range(int(most_s / LOOK_S)):
-        if condition():
-            return True
-        await CLOCK.sleep(LOOK_S)
-    return condition()
-
-
-async def until_sent(play: Play, *tasks: asyncio.Task[Answer], count: int = 1) -> bool:
-    """Wait until the relayer has sent `count` transactions, or all tasks are done.
-
-    Counts from the beginning of the play; returns whether the transactions were sent.
-    """
-
-    def is_sent() -> bool:
-        return len(play.room.node.sent) - play.sent_before >= count
-
-    await until(lambda: is_sent() or all(task.done() for task in tasks))
-    return is_sent()
-
-
-@asynccontextmanager
-async def unmined(play: Play) -> AsyncIterator[None]:
-    """Mine nothing within a `with` block; mine the waiting transactions afterwards."""
-    controls = play.room.controls
-    await controls.set_automine(False)
-    try:
-        yield
-    finally:
-        await play.room.tidy()
-
-
-async def settled_once(play: Play, draft: Draft) -> Answer:
-    """Settle a good payment; raises `Inconclusive` for a refusal."""
-    answer = await play.settle(draft)
-    if not answer.succeeded:
-        raise Inconclusive(f"the first settlement failed: {answer.how}")
-    return answer
-
-
-async def verified_and_settled(play: Play, draft: Draft) -> Observed:
-    """Verify and settle a payment, whatever verify says."""
-    verified = await play.verify(draft)
-    answer = await play.settle(draft)
-    return replace(await observe(play, (draft, answer)), verified=verified)
-
-
-async def settled_when_mined(play: Play, draft: Draft) -> Answer:
-    """Settle a payment while mining is off, and mine the relayer's transaction."""
-    task = asyncio.create_task(play.settle(draft))
-    await until_sent(play, task)
-    await play.room.controls.mine()
-    return await task
-
-
-async def valid_first(play: Play, draft: Draft) -> Answer:
-    """Verify a payment; raises `Inconclusive` for an invalid one."""
-    answer = await play.verify(draft)
-    if not answer.is_valid:
-        raise Inconclusive(f"the payment was not valid to begin with: {answer.how}")
-    return answer
-
-
-async def drained(play: Play, draft: Draft, sink: Address) -> None:
-    """Let the payer send all of its tokens away."""
-    room, payer, asset = play.room, draft.auth.from_, draft.network.asset
-    await room.controls.set_native_balance(payer, 10**18)
-    held = await room.chain.call(Call(payer, asset, abi.balance_of(payer)))
-    await room.transact(payer, asset, abi.transfer(sink, int.from_bytes(held)))
-
-
-async def used_by_another(play: Play, draft: Draft) -> None:
-    """Let a stranger have the payment's transfer made: anybody may submit it."""
-    await play.room.transact(play.room.owner.address_bytes, *draft.call)
-
-
-async def cancelled(play: Play, draft: Draft) -> None:
-    """Let the payer cancel the payment's nonce."""
-    auth, network = draft.auth, draft.network
-    if draft.permit:
-        word, bit = divmod(draft.message.nonce, 256)
-        data = abi.calldata(abi.INVALIDATE_NONCES, word, 1 << bit)
-        await play.room.transact(auth.from_, PERMIT2, data)
-        return
-    key = PrivateKey(from_hex(draft.wallet.private_key, 32))
-    signature = sign(cancel_digest(auth.from_, auth.nonce, network.domain), key)
-    data = abi.cancel_authorization(auth.from_, auth.nonce, signature)
-    await play.room.transact(play.room.owner.address_bytes, network.asset, data)

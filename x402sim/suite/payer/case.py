@@ -2,45 +2,21 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, ClassVar
 
 from x402sim.report import results
 from x402sim.spec.ground import Sentence
 from x402sim.suite import row, texts
 from x402sim.suite.case import Case
+from x402sim.suite.dialect import BY_PERMIT2, OF_PAYERS, Dialect
 from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, STARTS, Purchase
-from x402sim.suite.payer.shop import Dialect, Story
+from x402sim.suite.payer.shop import Story
 from x402sim.suite.row import Demand as Demand
 from x402sim.suite.verdict import Found, Violation as Violation
 from x402sim.text.words import counted
 
 Test = Callable[[Purchase], Found]
 """Returns a violation, an observation in words, or None if nothing is wrong."""
-
-
-class Cause(StrEnum):
-    """Why a payer fails a demand: the keys of conformance/payer/causes.toml."""
-
-    ONE_PRICE = "payer/one-price"
-    WITHIN_CAP = "payer/within-cap"
-    AS_OFFERED = "payer/as-offered"
-    HOSTS = "payer/hosts"
-    REDIRECT = "payer/redirect"
-    SERVED = "payer/served"
-    NONCE = "payer/nonce"
-    WINDOW = "payer/window"
-    WINDOW_AS_OFFERED = "payer/window-as-offered"
-    WINDOW_OF_YEARS = "payer/window-of-years"
-    AFTER_SERVING = "payer/after-serving"
-    ACCEPTED = "payer/accepted"
-    EXTENSIONS = "payer/extensions"
-    SIGN_IN = "payer/sign-in"
-    ID = "payer/id"
-    SAME_ID = "payer/same-id"
-    ENDS = "payer/ends"
-    REQUESTS = "payer/requests"
-    SIGNAL = "payer/signal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,8 +37,6 @@ REFUSED = 1
 SEVERAL = "budget/several"
 """The row that shows whether a payer buys several things, by its dialect."""
 OURS = (Dialect.STEPS, Dialect.SESSION)
-BY_PERMIT2 = (Dialect.PERMIT2, Dialect.UPTO)
-"""Version 2, with another signature: judged by what is signed."""
 STANDARD = (Dialect.V1, Dialect.V2, Dialect.MCP)
 _AS_V2 = ("send", "hostile", "extension")
 """The sections about what is read and sent, whatever is signed."""
@@ -79,7 +53,7 @@ class PayerRow(row.Row):
 
     subject: ClassVar[str] = "payer"
     control: ClassVar[str] = "buys"
-    dialects: ClassVar[type[Dialect]] = Dialect
+    dialects: ClassVar[Sequence[Dialect]] = OF_PAYERS
 
     play: Story | Callable[[Dialect], Story]
     starts: int = STARTS
@@ -129,7 +103,7 @@ def committed_at_most(most_base: int, breaks: results.DemandKey = results.Demand
             takes = "may take" if (to, base) in played.allowed else "gets"
             return Violation(
                 expected=AS_OFFERED,
-                demand=Cause.AS_OFFERED,
+                demand="payer/as-offered",
                 actual=f"{to} {takes} {played.tokens(base)}; {played.sums()}",
                 loss=played.loss(sum(extra for _, _, extra in strange), "no offer asks for it"),
             )
@@ -146,10 +120,7 @@ def committed_at_most(most_base: int, breaks: results.DemandKey = results.Demand
             )
         if played.leaked:
             return Violation(
-                expected="what pays goes to the hosts of the task only, and the key to nobody",
-                demand=Cause.HOSTS,
-                actual=f"it sent {', '.join(dict.fromkeys(played.leaked))}",
-                why="whoever has it may be served instead of the payer, or take everything",
+                demand="payer/hosts", actual=f"it sent {', '.join(dict.fromkeys(played.leaked))}"
             )
         return None
 
@@ -162,7 +133,7 @@ _LIMITS = {
     PRICE_BASE: "payments of one price leave the wallet, or can",
     CAP_BASE: "payments within the cap leave the wallet, or can",
 }
-_CAUSES = {0: "", PRICE_BASE: Cause.ONE_PRICE, CAP_BASE: Cause.WITHIN_CAP}
+_CAUSES = {0: "", PRICE_BASE: "payer/one-price", CAP_BASE: "payer/within-cap"}
 
 
 def _why(played: Purchase, allowed: int) -> str:
@@ -182,8 +153,7 @@ def served(played: Purchase) -> Violation | None:
     else:
         actual = f"{counted(len(played.starts), 'start')}, the last: {last.how if last else 'none'}"
     return Violation(
-        expected="a start that is served, and shows what was bought",
-        demand=Cause.SERVED,
+        demand="payer/served",
         actual="; ".join([actual, *played.known(), played.sums()]),
         loss=played.loss(played.committed_base, "paid, and not served"),
     )

@@ -30,6 +30,7 @@ from x402sim.protocol.networks import NETWORKS, Network
 from x402sim.report.exchange import MOST, Exchange, Message
 from x402sim.report.results import Loss
 from x402sim.rng import Rng
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.node import Node
 from x402sim.suite.kept import kept
 from x402sim.suite.money import NEWEST, transfers
@@ -38,7 +39,6 @@ from x402sim.suite.payer.shop import (
     PAYMENT_ID_HEADER,
     SESSION_ID_HEADER,
     TOOL,
-    Dialect,
     Lets,
     Offer,
     Settled,
@@ -48,6 +48,7 @@ from x402sim.suite.payer.shop import (
     authorizations_in,
     is_elsewhere,
     is_usable,
+    lets_of,
     payments_in,
     read,
 )
@@ -95,33 +96,19 @@ class Task:
     urls: tuple[str, ...] = ()
     """All URLs to buy within `max_amount`; `url` is the first, often the only."""
 
+    @property
+    def _base(self) -> str:
+        return self.url[: self.url.index("/", 8)]
+
     def environment(self, file: Path) -> dict[str, str]:
         """Return the environment variables of a command."""
-        own = {
-            "URL": self.url,
-            "URLS": " ".join(self.urls),
-            "FLOW": self.flow,
-            "METHOD": self.method,
-            "PRIVATE_KEY": self.private_key,
-            "NETWORK": self.network,
-            "NETWORK_NAME": self.network_name,
-            "ASSET": self.asset,
-            "MAX_AMOUNT": self.max_amount,
-            "MAX_AMOUNT_BASE_UNITS": self.max_amount_base_units,
-            "RPC_URL": self.rpc_url,
-            "STATE_DIR": self.state_dir,
-            "ALLOWED_HOSTS": ",".join(self.allowed_hosts),
-            "TASK_FILE": str(file),
-        }
-        if self.body:
-            own["BODY"] = self.body
-        if self.tool:
-            own |= {"TOOL": self.tool, "ARGUMENTS": self.arguments}
-        base = self.url[: self.url.index("/", 8)]
+        told = {name: value for name in _TOLD if (value := getattr(self, name))}
+        told |= {"urls": " ".join(self.urls), "allowed_hosts": ",".join(self.allowed_hosts)}
         return {
-            **{f"X402SIM_{name}": value for name, value in own.items()},
+            **{f"X402SIM_{name.upper()}": value for name, value in told.items()},
+            "X402SIM_TASK_FILE": str(file),
             "X402_REDTEAM_TASK": str(file),
-            "X402_REDTEAM_BASE_URL": base,
+            "X402_REDTEAM_BASE_URL": self._base,
             "X402_REDTEAM_RPC_URL": self.rpc_url,
             "X402_REDTEAM_CHAIN": "evm",
             "X402_EVM_RPC_URL": self.rpc_url,
@@ -130,18 +117,24 @@ class Task:
 
     def document(self) -> dict[str, Any]:
         """Return the task file: these fields, and the fields of x402-redteam's contract."""
-        base = self.url[: self.url.index("/", 8)]
         return {
             **asdict(self),
             "version": 1,
             "run_id": Path(self.state_dir).parent.name,
-            "base_url": base,
+            "base_url": self._base,
             "chain": "evm",
             "budget_usd": float(self.max_amount),
             "wallet": {"address": self.address, "private_key": self.private_key},
             "evm_rpc_url": self.rpc_url,
             "notice": "test keys: no money anywhere else",
         }
+
+
+_TOLD = (
+    *("url", "flow", "method", "body", "tool", "arguments", "private_key", "network"),
+    *("network_name", "asset", "max_amount", "max_amount_base_units", "rpc_url", "state_dir"),
+)
+"""The fields of a task that are variables of a command, unless empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,7 +364,7 @@ class Purchase:
     def known(self) -> list[str]:
         """Return the reasons for a failed purchase that the judge can see."""
         signed = self.signed.values()
-        unusable = next((x.lets for x in signed if x.lets is not self.flow.lets), None)
+        unusable = next((x.lets for x in signed if x.lets is not lets_of(self.flow)), None)
         why = {
             "it requested nothing": not self.requests,
             "its signature fits no domain (name, version, chain id, contract) of the task or of an "
@@ -526,7 +519,7 @@ class _Case:
         network, flow = self.network, self.flow
         self.rpc_url = f"{node}/rpc"
         extra = x402.domain_of(network)
-        if flow.lets is Lets.WITNESS:
+        if flow.by_permit2:
             extra |= {permit2_payments.METHOD: permit2_payments.PERMIT2_METHOD}
         if flow is Dialect.UPTO:
             extra |= {permit2_payments.FACILITATOR: checksum(self.sender)}
@@ -534,9 +527,9 @@ class _Case:
             amount=str(PRICE_BASE),
             pay_to=payee,
             asset=checksum(network.asset),
-            network=x402.network_name(flow.version or 1, network),
+            network=x402.network_name(flow.version, network),
             extra=extra,
-            scheme=permit2_payments.UPTO if flow is Dialect.UPTO else x402.SCHEME,
+            scheme=flow.scheme,
         )
         self.shop = Shop(
             flow=flow,
@@ -556,7 +549,7 @@ class _Case:
 
     async def allow(self) -> None:
         """Allow Permit2 to take the cap, as the owner of the wallet has done before."""
-        if self.flow.lets is Lets.WITNESS and self.story.is_allowed:
+        if self.flow.by_permit2 and self.story.is_allowed:
             approval = abi.approve(permit2.PERMIT2, CAP_BASE)
             await self.chain.send(Call(self.me, self.chain.token, approval))
 
@@ -640,7 +633,7 @@ class _Case:
                 permit = Permit(auth.from_, auth.to, auth.value, nonce, ends)
                 data = abi.permit(permit, each.signature)
                 await self.sent(Call(self.sender, self.chain.token, data))
-        return await self.answered(request, [x for x in found if x.lets is self.flow.lets])
+        return await self.answered(request, [x for x in found if x.lets is lets_of(self.flow)])
 
     async def at_other(self, request: Request) -> Reply:
         """Answer at any other host."""
@@ -762,7 +755,7 @@ class _Case:
             reason = str(why)
             if reason.startswith("TRANSFER_FROM_FAILED"):
                 return Settled("", permit2_payments.ALLOWANCE)
-            used = x402_reasons.NONCE_USED[self.flow.version or 1]
+            used = x402_reasons.NONCE_USED[self.flow.version]
             of_token = _REASONS.get(reverts.cause(reason), used)
             return Settled("", REVERTS.get(reason.partition("(")[0], of_token))
         return Settled(to_hex(await self.chain.send(call)))
@@ -788,7 +781,7 @@ class _Case:
             left = await self._asked(abi.calldata(ALLOWANCE, self.me, parse_address(spender)))
             if spender == PERMIT2:  # what was allowed counts: a payment may have used it up
                 values = (int.from_bytes(log.data) for log in logs if log.topics[2] == to_permit2)
-                left = max(values) - self.told_base if self.flow.lets is Lets.WITNESS else 0
+                left = max(values) - self.told_base if self.flow.by_permit2 else 0
             if left > 0:
                 played.allowed.append((spender, left))
         now_s = CLOCK.now_s() + self.story.skew_s

@@ -49,6 +49,7 @@ from x402sim.protocol.permit2_payments import (
     authorization_of,
     terms_of,
 )
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.wire import How, Reply, Request, as_json
 
 _FIELDS = ("from", "to", "value", "validAfter", "validBefore", "nonce")
@@ -67,6 +68,11 @@ class Lets(StrEnum):
     RECEIVE = "receiveWithAuthorization"
     PERMIT = "permit"
     WITNESS = "permitWitnessTransferFrom"
+
+
+def lets_of(dialect: Dialect) -> Lets:
+    """Return the function that a payment's signature allows."""
+    return Lets.WITNESS if dialect.by_permit2 else Lets.TRANSFER
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,54 +267,6 @@ def is_elsewhere(signed: Signed, token: Domain) -> bool:
         token.chain_id,
         token.verifying_contract,
     )
-
-
-class Dialect(StrEnum):
-    """How a payer pays a shop; the value is the name on the command line and in ids.
-
-    Not `extra.paymentFlow` of the standard, which names the time of settlement.
-    """
-
-    V1 = "v1"
-    V2 = "v2"
-    STEPS = "steps"
-    SESSION = "session"
-    MCP = "mcp"
-    PERMIT2 = "permit2"
-    UPTO = "upto"
-
-    @property
-    def about(self) -> str:
-        """The flow in words."""
-        return _TITLES[self]
-
-    @property
-    def version(self) -> x402.Version | None:
-        """The version of the standard; None for the specification's own flows."""
-        if self.is_ours:
-            return None
-        return 1 if self is Dialect.V1 else 2
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether the specification has the flow: in two steps, or by a session."""
-        return self in (Dialect.STEPS, Dialect.SESSION)
-
-    @property
-    def lets(self) -> Lets:
-        """The function that a payment's signature allows."""
-        return Lets.WITNESS if self in (Dialect.PERMIT2, Dialect.UPTO) else Lets.TRANSFER
-
-
-_TITLES = {
-    Dialect.V1: "x402 version 1",
-    Dialect.V2: "x402 version 2",
-    Dialect.STEPS: "two steps",
-    Dialect.SESSION: "a session",
-    Dialect.MCP: "an MCP tool",
-    Dialect.PERMIT2: "exact by Permit2",
-    Dialect.UPTO: "upto",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -602,8 +560,8 @@ class Shop:
         """Return the goods, with the receipt of a payment."""
         self.served += 1
         headers = {}
-        if self.flow.version is not None and paid.transaction:
-            name = x402.RESPONSE_HEADERS[self.flow.version]
+        if paid.transaction and not self.flow.is_ours:
+            name = self.flow.response_header
             used = {"amount": str(paid.amount)} if self.flow is Dialect.UPTO else {}
             receipt = self.receipt(transaction=paid.transaction, success=True, **used)
             headers[name] = in_base64(receipt)
@@ -611,8 +569,7 @@ class Shop:
 
     def receipt(self, **fields: Any) -> dict[str, Any]:
         """Return the receipt of the standard, with these fields."""
-        version = self.flow.version or 1
-        return {"network": x402.network_name(version, self.network), **fields}
+        return {"network": x402.network_name(self.flow.version, self.network), **fields}
 
     # --- the 402 -------------------------------------------------------------------------
 
@@ -636,7 +593,7 @@ class Shop:
         if version == 2:
             return {**fields, "amount": offer.amount, "extra": dict(offer.extra)}
         fields["maxAmountRequired"] = offer.amount
-        if version is None:
+        if self.flow.is_ours:
             return {**fields, "resource": GOODS_PATH, "description": self.story.description}
         return {
             **fields,
@@ -671,11 +628,11 @@ class Shop:
         if self.flow.is_ours:
             return self._ask_in_two_steps(path or GOODS_PATH, self.offers()[0])
         required, headers = self.required(error, self.origin + path if path else ""), {}
-        if failed is not None and self.flow.version is not None:
+        if failed is not None:
             result = self.receipt(
                 success=False, transaction=failed.transaction, errorReason=error or failed.reason
             )
-            headers[x402.RESPONSE_HEADERS[self.flow.version]] = in_base64(result)
+            headers[self.flow.response_header] = in_base64(result)
         if self.flow is Dialect.V1:
             return as_json(required, 402, headers)
         headers[x402.REQUIRED_HEADER] = in_base64(required)

@@ -22,6 +22,7 @@ from x402sim.protocol.networks import BASE_SEPOLIA, Network
 from x402sim.report.exchange import Exchanges, record
 from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.case import by_play
+from x402sim.suite.dialect import OF_PAYERS, Dialect
 from x402sim.suite.engine import (
     CaseResults,
     Judging,
@@ -58,7 +59,6 @@ from x402sim.suite.payer.play import (
     Task,
     play,
 )
-from x402sim.suite.payer.shop import Dialect
 from x402sim.suite.rooms import why_each
 from x402sim.suite.row import beginnings, cases_of, rows_of
 from x402sim.suite.started import error_lines
@@ -281,7 +281,7 @@ _OWN_S = 0.03
 """The judge's own seconds of one core for a play."""
 
 
-dialects_in = one_of(Dialect, "dialects")
+dialects_in = one_of(OF_PAYERS, "dialects")
 """Reads dialects, separated by commas; raises `ValueError`."""
 
 
@@ -298,7 +298,7 @@ class PayerOptions(OfJudge):
     subject: Payer
     url: str | None = flag("URL of a payer behind HTTP: each task is posted there.", metavar="URL")
     dialects: tuple[Dialect, ...] | None = flag(
-        f"Dialects to judge: {', '.join(Dialect)}. [default: each whose control passes]",
+        f"Dialects to judge: {', '.join(OF_PAYERS)}. [default: each whose control passes]",
         metavar="DIALECTS",
         read=dialects_in,
     )
@@ -379,7 +379,7 @@ async def begin(
     )
     if options.jobs is not None:
         judge = replace(judge, jobs=options.jobs)
-    wanted = {case.dialect for case in cases} & set(options.dialects or Dialect)
+    wanted = {case.dialect for case in cases} & set(options.dialects or OF_PAYERS)
     with ThreadPoolExecutor(64) as threads:  # a payer that is a function may hold one for long
         asyncio.get_running_loop().set_default_executor(threads)
         try:

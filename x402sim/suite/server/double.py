@@ -7,8 +7,8 @@ A case about races makes the double `strict`: then every used nonce of a payer i
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ import httpx
 from x402sim.clock import stopwatch
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.messages import decoded, encode
-from x402sim.suite.wire import CLOCK, How, Reply, Request, as_json
+from x402sim.suite.wire import CLOCK, How, Reply, Request, Twisted, as_json
 
 LOOK_S = 0.02
 VERIFY, SETTLE, SUPPORTED = "/verify", "/settle", "/supported"
@@ -101,14 +101,12 @@ our facilitator do the work.
 
 
 @dataclass(slots=True, eq=False)
-class Double:
-    """A facilitator: the record of calls, and the twists of answers."""
+class Double(Twisted[Call]):
+    """A facilitator with twisted answers."""
 
     url: str
     """The URL of our facilitator."""
     http: httpx.AsyncClient
-    calls: list[Call] = field(default_factory=list)
-    twists: list[Twist] = field(default_factory=list)
     strict: bool = False
     _settled: dict[str, Reply] = field(default_factory=dict)
     """By settled payment: our facilitator's answer."""
@@ -119,15 +117,6 @@ class Double:
     _turns: dict[str, asyncio.Lock] = field(default_factory=dict)
     """By payment: the running settlement; a second call for the payment waits, and gets the same
     answer."""
-
-    @contextmanager
-    def twisted(self, *twists: Twist) -> Iterator[None]:
-        """Twist the answers within a `with` block; the last twist decides first."""
-        self.twists += twists
-        try:
-            yield
-        finally:
-            self.twists = [each for each in self.twists if each not in twists]
 
     def count(self, path: str, nonce: str = "") -> int:
         """Return how often a path was called, with one payment or with any."""
@@ -156,21 +145,14 @@ class Double:
     async def answer(self, request: Request) -> Reply:
         """Answer a request over HTTP."""
         call = Call(request.path.rstrip("/") or "/", request.json)
-        self.calls.append(call)
-        done: list[Reply] = []
+        reply: Reply = await self.called(call, lambda: self._work(request, call))
+        call.reply = reply
+        return reply
 
-        async def go() -> Reply:
-            if not done:
-                done.append(await self._forward(request, call))
-                call.is_done = True
-            return done[0]
-
-        for twist in reversed(list(self.twists)):
-            if (reply := await twist(call, go)) is not None:
-                call.reply = reply
-                return reply
-        call.reply = await go()
-        return call.reply
+    async def _work(self, request: Request, call: Call) -> Reply:
+        reply = await self._forward(request, call)
+        call.is_done = True
+        return reply
 
     async def _forward(self, request: Request, call: Call) -> Reply:
         if call.path != SETTLE or not call.nonce:

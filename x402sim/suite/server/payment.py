@@ -5,13 +5,12 @@ import copy
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol import mcp, x402
+from x402sim.protocol import x402
 from x402sim.protocol.crypto import PrivateKey, from_hex, keccak256, parse_address, sign, to_hex
 from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
 from x402sim.protocol.networks import Network
@@ -21,10 +20,10 @@ from x402sim.protocol.permit2_payments import (
     METHOD,
     PERMIT2_METHOD,
     PROXIES,
-    UPTO,
     Permit2Payload,
     permit2_payload,
 )
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.drafts import in_permit2, permit2_of, with_value, without
 from x402sim.suite.server.raw import Answer
 
@@ -32,56 +31,6 @@ BEFORE_S = 600
 """Seconds from the opening of a window until now, as in the public clients."""
 MOST_TIMEOUT_S = 3600
 """The longest window in seconds, whatever the offer says."""
-
-
-class Dialect(StrEnum):
-    """A version of the standard over HTTP, `exact` or `upto` by Permit2 of version 2, or MCP, whose
-    tools are sold by version 2.
-
-    The value is the name on the command line and in results. A call and its result are read as a
-    request and an answer of HTTP (`protocol.mcp`).
-    """
-
-    V1 = "v1"
-    V2 = "v2"
-    PERMIT2 = "permit2"
-    UPTO = "upto"
-    MCP = "mcp"
-
-    @property
-    def version(self) -> x402.Version:
-        """The number of the version."""
-        return 1 if self is Dialect.V1 else 2
-
-    @property
-    def scheme(self) -> str:
-        """The scheme of a payment."""
-        return UPTO if self is Dialect.UPTO else x402.SCHEME
-
-    @property
-    def by_permit2(self) -> bool:
-        """Whether a payment is a message of Permit2."""
-        return self in (Dialect.PERMIT2, Dialect.UPTO)
-
-    @property
-    def amount(self) -> str:
-        """The name of the amount."""
-        return "maxAmountRequired" if self is Dialect.V1 else "amount"
-
-    @property
-    def payment_header(self) -> str:
-        """The header of a payment."""
-        return x402.PAYMENT_HEADERS[self.version]
-
-    @property
-    def response_header(self) -> str:
-        """The header of a receipt."""
-        return x402.RESPONSE_HEADERS[self.version]
-
-    @property
-    def response_place(self) -> str:
-        """The place of a receipt, for people."""
-        return f'_meta["{mcp.RESPONSE}"]' if self is Dialect.MCP else self.response_header
 
 
 def required_in(dialect: Dialect, answer: Answer) -> dict[str, Any] | None:

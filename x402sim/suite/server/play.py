@@ -2,27 +2,46 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import httpx
 
+from x402sim.clock import stopwatch
 from x402sim.protocol import mcp
 from x402sim.protocol.messages import decoded
 from x402sim.report.exchange import Exchange, Message
 from x402sim.report.results import Loss
 from x402sim.suite import rooms
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.drafts import lost
 from x402sim.suite.money import Transfer
 from x402sim.suite.redact import cut, redacted
-from x402sim.suite.server.double import Double
-from x402sim.suite.server.payment import Dialect, Payment, payables, paying, required_in
+from x402sim.suite.server.double import (
+    LOOK_S,
+    SETTLE,
+    Double,
+    Twist,
+    is_answered,
+    is_worked_on,
+    on,
+    waits,
+)
+from x402sim.suite.server.observed import Trade, Uses
+from x402sim.suite.server.payment import (
+    Payment,
+    payables,
+    paying,
+    reason_in,
+    receipt_in,
+    required_in,
+)
 from x402sim.suite.server.raw import WHOLE, Answer, as_sent, send
 from x402sim.suite.server.room import ServerRoom
 from x402sim.suite.started import CLOCK
-from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, NotReady
+from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, NotReady, Untold
 from x402sim.text.words import counted, printable
 
 Headers = Sequence[tuple[str, str]]
@@ -76,6 +95,25 @@ class Item:
         return [("Content-Type", "application/json")] if self.body else []
 
 
+NOTHING = Item("GET", "/x402sim-nothing")
+"""An item no server has."""
+BEGINS_S = 1.5
+"""The most seconds from an answer to the end of its settlement, for a server that serves first."""
+AGAIN, PAUSE_S = 2, 0.3
+"""How often a payment is sent again, and the seconds before each repetition."""
+MOST_STEP = 4
+"""The most runs of the handler for one payment; a number with larger steps counts another event."""
+HELD_S = 0.6
+"""Seconds without another call of the facilitator until no more are expected."""
+UNKNOWN = (202, 409, 423, 425, 429)
+"""Statuses of an unknown outcome, like every 5xx."""
+ALIKE = (
+    "the goods are the same for every payment, so a stored answer looks like a new answer: put a "
+    "counter into the goods, or name a path that counts (--counter)"
+)
+UNUSED = "its receipts say that every sale used nothing: name a request that uses something"
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Play(rooms.Play[ServerRoom, Answer]):
     """The tools of a case: a room, a dialect, the items for sale, and the record so far."""
@@ -113,6 +151,13 @@ class Play(rooms.Play[ServerRoom, Answer]):
         if found is None:
             what = "tools" if self.item.tool else "paths"
             raise NotApplicable(f"it needs two paid {what}: give another with --also")
+        return found
+
+    def sold(self, has: Callable[[Item], object], what: str) -> Item:
+        """Return the first item that `has` something; raises `NotApplicable` without one."""
+        found = next((each for each in self.items if has(each)), None)
+        if found is None:
+            raise NotApplicable(f"nothing that it sells has a {what}: give one with --also")
         return found
 
     def handled(self, option: str) -> Item:
@@ -291,6 +336,181 @@ class Play(rooms.Play[ServerRoom, Answer]):
         """Return how often handlers have run since the last draft of a payment; None if unknown."""
         now = await self.count()
         return None if now is None or self.counted is None else now - self.counted
+
+    # --- purchases --------------------------------------------------------------------------
+
+    async def trade(
+        self,
+        *twists: Twist,
+        again: int = AGAIN,
+        item: Item | None = None,
+        payment: Payment | None = None,
+    ) -> Trade:
+        """Pay with a twisted facilitator; then send the same payment again, untwisted."""
+        payment = payment or await self.draft(item)
+        with self.double.twisted(*twists):
+            answers = [await self.pay(payment, item)]
+            if answers[0].is_2xx:
+                # some servers answer first and settle then
+                await self.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
+        return await self.sent_again(payment, answers, again, item)
+
+    async def sent_again(
+        self,
+        payment: Payment,
+        answers: Sequence[Answer],
+        again: int = AGAIN,
+        item: Item | None = None,
+        **how: Any,
+    ) -> Trade:
+        """Send a payment again until it is served; `answers` are the earlier answers to it."""
+        got = list(answers)
+        for _ in range(again):
+            if got[-1].is_sale:
+                break
+            await self.wait(PAUSE_S)
+            got.append(await self.pay(payment, item, **how))
+        return Trade(
+            payment=payment,
+            answers=got,
+            moved=await self.moved(payment),
+            settled=self.double.count(SETTLE, payment.nonce),
+        )
+
+    async def until_held(self, path: str, payment: Payment, *, after: bool = False) -> None:
+        """Wait until the facilitator holds a call for a payment, `after` the call's work or before.
+
+        Raises `NotApplicable` if the server does not make the call.
+        """
+        is_there = is_worked_on if after else bool
+        if not await self.double.until(path, payment.nonce, self.patience_s, is_there):
+            raise NotApplicable(f"it does not ask {path}")
+
+    async def held(self, path: str, asked: Sequence[Awaitable[Answer]]) -> list[Answer]:
+        """Send requests at once, while the facilitator holds the calls of a path.
+
+        The facilitator answers when each request has led to a call, or no other came for `HELD_S`:
+        a server may work off requests one by one, and a busy machine is slow.
+        """
+        gate, before = asyncio.Event(), self.double.count(path)
+        with self.double.twisted(on(path, waits(gate))):
+            answers = asyncio.gather(*asked)
+            seen, since = 0, stopwatch()
+            while seen < len(asked) and since() < HELD_S:
+                if (now := self.double.count(path) - before) > seen:
+                    seen, since = now, stopwatch()
+                await CLOCK.sleep(LOOK_S)
+            gate.set()
+            return list(await answers)
+
+    async def times_made(self, do: Callable[[], Awaitable[object]]) -> int | None:
+        """Return how often the paid handler ran during `do`, by --counter's number.
+
+        Without --counter, a number in goods or headers counts if each payment raises the number by
+        one step, at most `MOST_STEP`, and other requests do not. None without such a number.
+        """
+        if (before := await self.count()) is not None:
+            await do()
+            return (await self.count() or 0) - before
+        await self.goods()  # one purchase for the room, before the count
+
+        async def bought() -> Mapping[str, int]:
+            return (await self.pay(await self.draft())).numbers
+
+        one, two, three = [await bought() for _ in range(3)]
+        steps = {name: two[name] - one[name] for name in one if name in two}
+        steps = {
+            n: by for n, by in steps.items() if 0 < by <= MOST_STEP and three.get(n) == two[n] + by
+        }
+        if steps:
+            for _ in range(2):
+                await self.ask(
+                    NOTHING if not self.item.tool else replace(self.item, tool="nothing")
+                )
+            four = await bought()
+            steps = {name: by for name, by in steps.items() if four.get(name) == three[name] + by}
+        for name, by in steps.items():
+            await do()
+            last = (await bought()).get(name)
+            return None if last is None else last - (four[name] + by)
+        return None
+
+    async def needs_numbers(self, other: int = 0) -> None:
+        """Buy twice, unless a path counts; raises `Untold` if the goods are alike.
+
+        Two servers may each number their own goods. A purchase from the server at port `other`, and
+        one more from the first server if the numbers are equal, keep later numbers apart.
+        """
+        if await self.count() is not None:
+            return
+        first, second = [(await self.pay(await self.draft())).goods for _ in range(2)]
+        if first == second:
+            raise Untold(ALIKE)
+        if other and (await self.pay(await self.draft(), port=other)).goods == second:
+            await self.pay(await self.draft())
+
+    async def used(self, payment: Payment, answers: Sequence[Answer], *more: Payment) -> Uses:
+        """Return the uses of a payment sent several times, with the transfers of `more` payments.
+
+        Raises `Untold` if every sale has used nothing.
+        """
+        moved = [each for one in (payment, *more) for each in await self.moved(one)]
+        unused = [each for each in answers if each.is_sale and self.amount_told(each) == 0]
+        uses = Uses(
+            payment=payment, answers=answers, moved=moved, runs=await self.ran(), unused=unused
+        )
+        if unused and not (moved or uses.successes):
+            raise Untold(UNUSED)
+        return uses
+
+    async def distinguished(
+        self, payment: Payment, answers: Sequence[Answer], other: Item | None = None
+    ) -> Uses:
+        """Return the uses of one payment.
+
+        Raises `Untold` if several successes have the same goods as another payment, for `other` if
+        given.
+        """
+        uses = await self.used(payment, answers)
+        goods = [each.goods for each in uses.successes]
+        if uses.runs is None and len(set(goods)) < len(goods):
+            now = await self.pay(
+                await self.draft(other), other
+            )  # goods may hold the time in seconds
+            if now.goods in goods:
+                raise Untold(ALIKE)
+        return uses
+
+    def amount_told(self, answer: Answer) -> int | None:
+        """Return the settled amount in a receipt of `upto`, in base units; None without one."""
+        receipt = self.receipt(answer)
+        told = receipt.get("amount") if self.dialect is Dialect.UPTO else None
+        if receipt.get("success") is not True or not (isinstance(told, str) and told.isdecimal()):
+            return None
+        return int(told)
+
+    def used_nothing(self, observed: Trade) -> bool:
+        """Tell whether a receipt of `upto` says that nothing was used: then nothing need move."""
+        return any(self.amount_told(each) == 0 for each in observed.answers if each.is_sale)
+
+    def is_honest(self, answer: Answer) -> bool:
+        """Tell whether an answer without goods is honest about a payment that has moved.
+
+        Dishonest is a refusal, 402 or another 4xx outside `UNKNOWN`, with neither the transaction
+        nor a reason with "pending".
+        """
+        if not answer.status or answer.is_server_error or answer.status in UNKNOWN:
+            return True
+        is_named = bool(self.receipt(answer).get("transaction"))
+        return is_named or "pending" in reason_in(self.dialect, answer)
+
+    def receipt(self, answer: Answer) -> dict[str, Any]:
+        """Return the receipt in an answer; empty without a receipt."""
+        return receipt_in(self.dialect, answer)
+
+    def required(self, answer: Answer) -> dict[str, Any]:
+        """Return the payment required of a 402; empty without one."""
+        return required_in(self.dialect, answer) or {}
 
     # --- results ----------------------------------------------------------------------------
 

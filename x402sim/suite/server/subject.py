@@ -16,6 +16,7 @@ from x402sim.protocol import mcp
 from x402sim.protocol.money import to_base
 from x402sim.report.results import CaseResult
 from x402sim.suite import rooms
+from x402sim.suite.dialect import OF_SERVERS, Dialect
 from x402sim.suite.engine import Judging, Plan, skipped, unclear
 from x402sim.suite.fixture import CaseOfTest, chosen
 from x402sim.suite.options import (
@@ -31,14 +32,7 @@ from x402sim.suite.options import (
 from x402sim.suite.rooms import ControlPlay, RoomResults, in_rooms
 from x402sim.suite.row import RoomCase, RoomKind, beginnings, cases_of, rows_of
 from x402sim.suite.server.double import SETTLE, Double
-from x402sim.suite.server.payment import (
-    Dialect,
-    is_meant,
-    offers_in,
-    offers_of,
-    payable,
-    required_in,
-)
+from x402sim.suite.server.payment import is_meant, offers_in, offers_of, payable, required_in
 from x402sim.suite.server.play import COUNTER, Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import (
@@ -188,7 +182,7 @@ SECTIONS = {
 }
 HANDLERS = ("failing", "slow", "streaming", "redirecting", COUNTER)
 """The options for requests with a special purpose."""
-dialects_in = one_of(Dialect, "dialects")
+dialects_in = one_of(OF_SERVERS, "dialects")
 """Reads dialects, separated by commas; raises `ValueError`."""
 
 
@@ -317,7 +311,7 @@ class ServerOptions(OfJudge):
         read=port_for("its facilitator", "let the server use it"),
     )
     dialects: tuple[Dialect, ...] | None = flag(
-        f"Dialects to judge: {', '.join(Dialect)}. [default: those that it offers]",
+        f"Dialects to judge: {', '.join(OF_SERVERS)}. [default: those that it offers]",
         metavar="DIALECTS",
         read=dialects_in,
     )
@@ -402,7 +396,7 @@ def _read(words: Sequence[str], flags: Mapping[str, Any]) -> ServerOptions:
 
 def offered(items: Sequence[Item]) -> tuple[Dialect, ...]:
     """Return the dialects in which the items may be sold."""
-    return tuple(each for each in Dialect if (each is Dialect.MCP) is bool(items[0].tool))
+    return tuple(each for each in OF_SERVERS if (each is Dialect.MCP) is bool(items[0].tool))
 
 
 @asynccontextmanager
