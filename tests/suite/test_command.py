@@ -146,6 +146,7 @@ def test_misuse_is_one_line_and_shows_no_secret(options: list[str], said: str) -
     assert "0x12" not in found or "--pay-to" in options
 
 
+@pytest.mark.thorough
 def test_pytest_in_a_checkout_has_the_same_results_and_shows_no_secret(
     deployment: Deployment, tmp_path: Path
 ) -> None:
