@@ -29,7 +29,10 @@ from x402sim.spec.clauses import CLAUSES
 
 # jsonschema compiles a grammar for the format "iri" in a second, in each worker; no schema has one.
 sys.modules["rfc3987_syntax"] = None
-settings.register_profile("x402sim", deadline=None)  # a slow machine breaks no property
+# A slow machine breaks no property; as many examples as are usual are for tests.campaign.
+settings.register_profile(
+    "x402sim", deadline=None, max_examples=100 if "X402SIM_FULL_LENGTH" in os.environ else 30
+)
 settings.load_profile("x402sim")
 
 # What the files beside the tests assert holds under PYTHONOPTIMIZE, too.

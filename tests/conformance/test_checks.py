@@ -82,6 +82,7 @@ CONTROLS_BASE = 2 * (10_000 + 20_000)
 """What the controls cost, before and after the checks that depend on them."""
 
 
+@pytest.mark.thorough
 def test_without_a_world_the_other_checks_are_skipped() -> None:
     """With a payer's own money, the budget is what the checks declare."""
     ours = [check for check in all_checks() if check.section[0] in "56789"]

@@ -163,6 +163,7 @@ def judged(
     return {each.id: each for each in results}
 
 
+@pytest.mark.thorough
 def test_a_paywall_that_keeps_the_specification_passes() -> None:
     results = judged()
     odd = [r for r in results.values() if r.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)]

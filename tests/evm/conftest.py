@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.evm import find
+from tests.evm.between import Between
 from tests.evm.helpers import ChainDriver, Town
 
 
@@ -59,3 +60,11 @@ def either(request: pytest.FixtureRequest, town: Town) -> ChainDriver:
 def two(circle_town: Town) -> list[ChainDriver]:
     """Circle's contract on anvil, and the ledger."""
     return [circle_town.driver(chain) for chain in (circle_town.anvil, circle_town.ledger())]
+
+
+@pytest.fixture
+def between(town: Town) -> Iterator[Between]:
+    """A server of the test's own before the node."""
+    between = Between(town.node.url)
+    yield between
+    between.close()

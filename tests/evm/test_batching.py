@@ -8,8 +8,9 @@ import httpx
 import pytest
 
 from tests.chain.helpers import RELAYER, SHOP, authorization, nonce
+from tests.evm.between import Between, refuses
 from tests.evm.helpers import Town
-from tests.evm.test_external import Between, no_automine, pay_call, refuses
+from tests.evm.test_external import no_automine, pay_call
 from tests.facilitator.test_standard import SETTLE, VERIFY, asking
 from x402sim.chain.base import ChainError, TxReceipt
 from x402sim.chain.node.any_node import NodeGone
@@ -23,13 +24,6 @@ from x402sim.protocol.crypto import parse_key
 from x402sim.protocol.networks import TESTNET
 
 SEND = "eth_sendRawTransaction"
-
-
-@pytest.fixture
-def between(town: Town) -> Iterator[Between]:
-    between = Between(town.node.url)
-    yield between
-    between.close()
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ from x402sim.protocol.permit2 import (
 
 OPERATIONS_A_RUN = 40
 """How many there must be, at least, in one run."""
-ENOUGH_RUNS = 40
+ENOUGH_RUNS = 15
 """So many do everything there is, and are drawn alike every time; more are drawn anew."""
 ACCOUNTS = [*(wallet.address_bytes for wallet in PLAYERS), ZERO_ADDRESS, TOKEN]
 happened: Counter[str] = Counter()
@@ -774,7 +774,7 @@ def test_the_ledger_agrees_with_the_evm(
     control(BothChains())
     campaign = settings(
         max_examples=runs,
-        stateful_step_count=50,
+        stateful_step_count=50 if runs > 1 else 20,
         suppress_health_check=list(HealthCheck),
         derandomize=runs <= ENOUGH_RUNS,
         database=None,

@@ -1,18 +1,15 @@
 """Somebody else's node: we have keys and no power, and the node can fail in many ways."""
 
 import asyncio
-import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
-from urllib.request import Request, urlopen
 
 import pytest
 from msgspec import structs
 
 from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, TOKEN, nonce, payment
-from tests.cli.shops import Asked, Reply, serving
+from tests.evm.between import Between, refuses, says
 from tests.evm.helpers import Town
 from x402sim.chain.base import Call, ChainError, Reverted
 from x402sim.chain.node import evm_chain
@@ -25,73 +22,6 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash, from_hex, to_hex
 from x402sim.protocol.networks import TESTNET, Network
 
-Json = dict[str, Any]
-
-
-class Between:
-    """An HTTP server before a node. `rules` say what happens to a method instead of the truth.
-
-    A rule takes the parameters and returns a whole JSON-RPC answer without its id, or bytes
-    or a status as the whole HTTP answer, or None to hang up; it may ask the node itself.
-    """
-
-    def __init__(self, url: str) -> None:
-        self.rules: dict[str, Callable[..., Any]] = {}
-        self.seen: list[str] = []
-        """The methods that were asked."""
-        self.batches: list[list[str]] = []
-        """The methods that were asked together."""
-        self._node = url
-        self._serving = ExitStack()
-        self.url = self._serving.enter_context(serving(self._reply))
-        self.close = self._serving.close
-
-    def _reply(self, asked: Asked) -> Reply:
-        answer = self.answer(json.loads(asked.body))
-        is_status = answer is None or isinstance(answer, int)
-        return Reply(answer) if is_status else Reply(200, answer)
-
-    def answer(self, asked: Json | list[Json]) -> Any:
-        if isinstance(asked, dict):
-            return self._one(asked)
-        self.batches.append([one["method"] for one in asked])
-        answers = [self._one(one) for one in asked]
-        whole = [answer for answer in answers if not isinstance(answer, dict)]
-        return whole[0] if whole else answers
-
-    def _one(self, asked: Json) -> Any:
-        method = asked["method"]
-        self.seen.append(method)
-        rule = self.rules.get(method)
-        answer = rule(*asked["params"]) if rule else self.truth(method, *asked["params"])
-        if isinstance(answer, dict):
-            return {"jsonrpc": "2.0", "id": asked["id"], **answer}
-        return answer
-
-    def truth(self, method: str, *parameters: Any) -> Json:
-        """Ask the node itself; return its answer without the id."""
-        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
-        asked = Request(
-            self._node, json.dumps(body).encode(), headers={"content-type": "application/json"}
-        )
-        with urlopen(asked) as answer:
-            told = json.loads(answer.read())
-        return {name: told[name] for name in ("result", "error") if name in told}
-
-
-def refuses(code: int, message: str) -> Callable[..., Json]:
-    """Return a rule that answers with an error."""
-    return lambda *_: {"error": {"code": code, "message": message}}
-
-
-def says(result: Any) -> Callable[..., Json]:
-    """Return a rule that answers with a result."""
-    return lambda *_: {"result": result}
-
-
-# --- the tests ----------------------------------------------------------------------
-
-
 KEYS = [from_hex(wallet.private_key, 32) for wallet in (RELAYER, ALICE, OWNER)]
 UNKNOWN = Hash(b"\x99" * 32)
 
@@ -103,13 +33,6 @@ def pay_call(name: object = "first", sender: Wallet = RELAYER) -> Call:
 @pytest.fixture(autouse=True)
 def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evm_chain, "POLL_S", 0.01)
-
-
-@pytest.fixture
-def between(town: Town) -> Iterator[Between]:
-    between = Between(town.node.url)
-    yield between
-    between.close()
 
 
 @pytest.fixture

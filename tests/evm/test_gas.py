@@ -57,6 +57,7 @@ def test_the_ledger_charges_estimates_and_refuses_as_circles_contract(two: list[
         assert (ours.gas_used, ours.revert_reason) == (real.gas_used, real.revert_reason), flow
 
 
+@pytest.mark.thorough
 def test_a_reorganisation_before_costs_nothing_once_all_is_reset(circle_town: Town):
     """It changes the coinbase, which is warm: calls that name the zero address cost less."""
     ask = circle_town.driver(circle_town.anvil)

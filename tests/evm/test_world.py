@@ -65,13 +65,16 @@ EVERY_DAY = {
     *FIAT_TOKEN_ONLY,
 }
 """Scenarios that together use every control of the chain and every outcome of a payment."""
+LONGEST = {"cache_eviction": pytest.mark.campaign}
 
 
 @pytest.mark.parametrize(
     "scenario",
     [
         pytest.param(
-            each, id=each.name, marks=[] if each.name in EVERY_DAY else [pytest.mark.thorough]
+            each,
+            id=each.name,
+            marks=[] if each.name in EVERY_DAY else [LONGEST.get(each.name, pytest.mark.thorough)],
         )
         for each in shipped()
     ],

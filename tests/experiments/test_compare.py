@@ -140,6 +140,7 @@ def test_where_nothing_was_lost_with_both_the_interval_says_what_may_be() -> Non
 # --- seeds or rows -----------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_the_caller_says_what_is_independent() -> None:
     """0 of 1,000 orders of 10 seeds: as 10 equal ones, or as 1,000."""
     frame = pd.DataFrame({"n": 1, "seed": [*range(10)] * 100, "lost": False, "x": range(1000)})

@@ -239,6 +239,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.thorough
 def test_a_killed_study_is_resumed_in_another_process_with_another_hash_seed(
     tmp_path: Path,
 ) -> None:

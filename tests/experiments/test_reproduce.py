@@ -194,6 +194,7 @@ def test_the_cells_of_a_notebook_and_the_text_of_a_command_are_carried(tmp_path:
         assert reproduced(folder / "out").stdout.startswith("same: the run buys")
 
 
+@pytest.mark.thorough
 def test_a_sweep_of_the_command_line_is_repeated_as_a_command(tmp_path: Path) -> None:
     """From the folder that it was started in; what it is called with has no path of a machine."""
     (tmp_path / "lab").mkdir()

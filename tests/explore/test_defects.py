@@ -496,7 +496,7 @@ def test_each_law_sees_a_defect_that_no_other_law_sees(law: Law) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", list(MUTANTS)[:: at_length(2, 1)])
+@pytest.mark.parametrize("name", list(MUTANTS)[:: at_length(4, 1)])
 def test_random_worlds_find_the_defect(name: str) -> None:
     played = 0
     for number in range(BATCHES):

@@ -1,6 +1,7 @@
 """Every clause names the code that implements it, and a test that fails without that code."""
 
 import json
+from itertools import cycle
 
 import pytest
 
@@ -13,6 +14,8 @@ FOLDERS = ("service", "payer", "chain", "facilitator", "protocol", "explorer", "
 """Where the tests of a clause are looked for, those that find a fault soonest first."""
 FEW = ("2.1/amount", "4.1/settle-on-chain", "8/quote-price")
 """One clause kept by a row of a table, one by a function, one by a class."""
+SOME = pytest.mark.thorough, pytest.mark.campaign, pytest.mark.campaign
+"""CI takes the code of every third clause away."""
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +51,8 @@ def test_the_code_that_keeps_a_clause_names_it() -> None:
 @pytest.mark.parametrize(
     "clause_id",
     [
-        pytest.param(each.id, marks=[] if each.id in FEW else [pytest.mark.thorough])
-        for each in CLAUSES
+        pytest.param(each.id, marks=[] if each.id in FEW else [mark])
+        for each, mark in zip(CLAUSES, cycle(SOME))
     ],
 )
 def test_without_the_code_of_a_clause_its_tests_fail(clause_id: str) -> None:

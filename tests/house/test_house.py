@@ -46,7 +46,7 @@ def test_what_the_program_knows_of_itself_is_the_same_without_docstrings() -> No
     assert json.loads(told) == json.loads(json.dumps(facts()))
 
 
-@pytest.mark.thorough
+@pytest.mark.campaign
 @pytest.mark.timeout(900)
 def test_the_tests_of_what_prose_carried_pass_without_docstrings() -> None:
     """The README's line under PYTHONOPTIMIZE=2, of the tests of all that was once read from prose.

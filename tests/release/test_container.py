@@ -39,6 +39,7 @@ STAGES = [
 SERVICES: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yaml").read_text("utf-8"))
 DEBIAN, SUITE = "docker.io/library/debian:bookworm-slim", "bookworm"
 NEEDED = ("mmdebstrap", "podman", "podman-compose", "runc")
+NETWORK = ("iptables", "netavark", "aardvark-dns")
 SETTINGS = ("/etc/pip.conf", "/usr/local/share/ca-certificates")
 VARIABLES = ("PIP_CERT", "PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL")
 CONTAINERS = """[containers]
@@ -76,11 +77,6 @@ def test_the_base_is_the_debian_that_the_tests_make() -> None:
     assert set(bases[1:]) <= {stage[0].split()[-1] for stage in STAGES}
 
 
-def test_ci_installs_what_the_thorough_tests_need() -> None:
-    installed = (ROOT / ".ci" / "run").read_text("utf-8").replace('"', " ").split()
-    assert set(NEEDED) <= {*installed}
-
-
 def test_the_line_that_builds_the_program_needs_python_alone() -> None:
     """What it builds, and the two lines after it, are in test_release.py."""
     build, *others = PROGRAM
@@ -103,7 +99,8 @@ class Podman:
 
     def __init__(self, folder: Path) -> None:
         missing = [each for each in NEEDED if shutil.which(each) is None]
-        assert not missing, f"these tests need the packages of .ci/run: {missing}"
+        wanted = f"apt-get install --no-install-recommends {' '.join((*NEEDED, *NETWORK))}"
+        assert not missing, f"no {', '.join(missing)}: {wanted}"
         folder.mkdir()
         containers, storage = folder / "containers.conf", folder / "storage.conf"
         containers.write_text(CONTAINERS)
@@ -204,13 +201,13 @@ def bought(url: str, network: Network) -> httpx.Response:
         return http.get(url)
 
 
-@pytest.mark.thorough
+@pytest.mark.campaign
 @pytest.mark.timeout(900)
 def test_the_lines_of_the_page_are_these() -> None:
     assert [line.split()[1] for line in (*BUILD, *RUN)] == ["build", *["run"] * 4]
 
 
-@pytest.mark.thorough
+@pytest.mark.campaign
 @pytest.mark.timeout(900)
 def test_a_container_serves_and_pays(podman: Podman, runs: Callable[..., str]) -> None:
     url = runs(BUILD[1])
@@ -223,7 +220,7 @@ def test_a_container_serves_and_pays(podman: Podman, runs: Callable[..., str]) -
     assert f"x402sim {VERSION}" in podman.run("podman", "run", "--rm", "x402sim", "--version")
 
 
-@pytest.mark.thorough
+@pytest.mark.campaign
 @pytest.mark.timeout(900)
 def test_its_control_api_opens_with_a_token_alone(runs: Callable[..., str]) -> None:
     url = runs(BUILD[1], "--env", "X402SIM_CONTROL_TOKEN=word-of-this-test")
@@ -232,7 +229,7 @@ def test_its_control_api_opens_with_a_token_alone(runs: Callable[..., str]) -> N
     answered(f"{url}/_sim/state", Authorization="Bearer word-of-this-test")
 
 
-@pytest.mark.thorough
+@pytest.mark.campaign
 @pytest.mark.timeout(900)
 def test_it_runs_as_nobody_and_keeps_its_money(podman: Podman, runs: Callable[..., str]) -> None:
     safe = RUN[2], "--read-only", "--cap-drop", "ALL"
@@ -254,7 +251,7 @@ def blocks_at(url: str) -> int:
     return int(httpx.post(f"{url}/rpc", json=call, trust_env=False).json()["result"], 16)
 
 
-@pytest.mark.thorough
+@pytest.mark.campaign
 @pytest.mark.timeout(900)
 def test_compose_starts_a_world_the_service_and_a_shop(podman: Podman, checkout: Path) -> None:
     folder = checkout / COMPOSE[0].split()[-1]

@@ -170,7 +170,7 @@ DRAWN = "from x402sim import Journal; from x402sim.report import plots; plots.ba
     ("code", "heavy"),
     [
         ("import x402sim.report.conformance, x402sim.commands.run, x402sim.report.trace", HEAVY),
-        (DRAWN, ("matplotlib.pyplot",)),
+        pytest.param(DRAWN, ("matplotlib.pyplot",), marks=pytest.mark.thorough),
     ],
 )
 def test_imports_stay_light(code: str, heavy: tuple[str, ...]) -> None:

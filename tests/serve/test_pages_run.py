@@ -12,6 +12,7 @@ import pytest
 BLOCK = re.compile(r"```(sh|python)\n(.*?)```", re.DOTALL)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(
     shutil.which("curl") is None and "CI" not in os.environ,
     reason="the pages are written for curl, which is not installed",

@@ -193,6 +193,7 @@ def runner(folder: Path) -> Runner:
     return found
 
 
+@pytest.mark.thorough
 def test_what_a_hostile_service_answers_is_shown_and_acts_on_nothing(tmp_path: Path) -> None:
     here = runner(tmp_path)
     body = challenge().replace(b"pwned", b"pwned " + MARKUP.replace("\n", "\\n").encode())

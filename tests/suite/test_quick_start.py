@@ -1,6 +1,7 @@
 """The quick starts of conformance/service/README.md, line by line as a reader types them."""
 
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -15,19 +16,24 @@ from tests.suite.deployment import Deployment
 from x402sim.suite.service.engine import folder
 from x402sim.suite.started import free_port
 
-pytestmark = [pytest.mark.waits, pytest.mark.thorough]
+pytestmark = [pytest.mark.waits, pytest.mark.thorough, pytest.mark.timeout(300)]
 STARTS = (folder() / "README.md").read_text("utf-8").split("## Quick start")[1].split("\n## ")[0]
 BLOCKS = re.findall(r"```sh\n(.*?)```", STARTS, re.DOTALL)
 
 
-def run(lines: str, cwd: Path) -> None:
+def run(lines: str, cwd: Path, passed: int = 5) -> None:
+    """Run lines of a block; as many demands pass, in a time of which an idle machine has more."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     this = f'python() {{ "{sys.executable}" "$@"; }}'
     done = subprocess.run(
         ["bash", "-c", f"set -e\n{this}\n{lines}"],
         cwd=cwd, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert " passed" in done.stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime < 25
+    (found,) = re.findall(r"(\d+) passed", done.stdout)
+    assert int(found) > passed
 
 
 @contextmanager
@@ -69,7 +75,7 @@ def test_a_url_and_a_world(tmp_path: Path) -> None:
         service = Running("service", "--port", "0", env=settings)
         try:
             url = service.line().split()[3].rstrip(";")
-            run("\n".join(rest).replace("http://127.0.0.1:4021", url), tmp_path)
+            run("\n".join(rest).replace("http://127.0.0.1:4021", url), tmp_path, passed=50)
         finally:
             service.close()
 
@@ -78,4 +84,4 @@ def test_the_service_of_this_package(tmp_path: Path) -> None:
     port = str(free_port())
     first, *rest = BLOCKS[3].replace("4020", port).splitlines()
     with background(first):
-        run("\n".join(rest), tmp_path)
+        run("\n".join(rest), tmp_path, passed=50)

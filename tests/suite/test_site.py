@@ -44,6 +44,7 @@ def site() -> dict[str, str]:
     return Site(published.read(published.shipped())).made()
 
 
+@pytest.mark.thorough
 def test_every_link_of_the_site_leads_to_a_page_and_no_page_has_a_script(
     site: dict[str, str],
 ) -> None:

@@ -208,6 +208,7 @@ def test_what_a_database_keeps_survives_the_restart(deployment: Deployment, tmp_
     assert {each: found[each]["outcome"] for each in IDS} == dict.fromkeys(IDS, "passed")
 
 
+@pytest.mark.thorough
 def test_a_service_that_keeps_all_in_memory_fails(deployment: Deployment, tmp_path: Path) -> None:
     found = kept_by(deployment.ready, tmp_path)
     assert {each: found[each]["outcome"] for each in IDS} == dict.fromkeys(IDS, "failed")

@@ -324,6 +324,7 @@ class Prepaid(Gateway):
         return await self.forward(Request(request.scope, request.receive), request.url.path)
 
 
+@pytest.mark.thorough
 def test_a_session_may_be_shown_in_a_header_of_another_name(
     deployment: Deployment, tmp_path: Path
 ) -> None:

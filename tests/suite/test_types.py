@@ -161,18 +161,13 @@ def test_a_timeout_of_another_type_keeps_no_other_check_from_judging(other: Any)
 
 SEEDS = range(10, 10 + at_length(2, 30))
 MANY = [
-    *((1, 0.02, False), (3, 0.3, False)),
+    *((1, 0.02, False), (2, 0.1, False), (3, 0.3, False)),
     *((seed, 0.05, has_clock) for seed in SEEDS for has_clock in (True, False)),
 ]
 
 
-@pytest.mark.parametrize(
-    ("seed", "share", "has_clock"),
-    [
-        (2, 0.1, False),
-        *(pytest.param(*each, marks=pytest.mark.thorough) for each in MANY),
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize(("seed", "share", "has_clock"), MANY)
 def test_no_answer_of_another_type_is_a_bug_of_a_check(
     seed: int, share: float, has_clock: bool
 ) -> None:

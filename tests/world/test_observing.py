@@ -155,17 +155,17 @@ def test_each_is_seen_with_a_probability_of_a_stream_of_its_own() -> None:
                 world.observe(lambda _: None, at="service", probability=0.5)
                 lost = Fault(victim="explorer", does="refuse", times=None, probability=0.5)
                 await world.fault(lost)
-            await world.population(100, arrivals=Poisson(per_s=1), behaviour=Buy())
+            await world.population(50, arrivals=Poisson(per_s=1), behaviour=Buy())
 
         run = World(seed=seed).play(story).raise_for_failure()
         return len(seen), run
 
     none, some, again, with_more = run(0), run(0.3), run(0.3), run(0.3, more=True)
     assert none[0] == 0
-    assert abs(some[0] - 30) < 4 * math.sqrt(100 * 0.3 * 0.7)
+    assert abs(some[0] - 15) < 4 * math.sqrt(50 * 0.3 * 0.7)
     assert some[1].sha256 == again[1].sha256
     assert some[0] == with_more[0]
-    assert run(1)[0] == 100
+    assert run(1)[0] == 50
 
 
 @pytest.mark.parametrize("at", ["facilitator", "mempool"])
