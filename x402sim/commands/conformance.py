@@ -3,6 +3,7 @@
 import inspect
 import shlex
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -153,6 +154,7 @@ def judging(subject: Subject[Any]) -> Callable[..., None]:
                 on_done=on_done,
             )
             flags = [{**given, "sdk": [version]} for version in sdk_versions] or [given]
+            tell = partial(typer.echo, err=True)
             chosen = [sdk.read(subject, words or [], each, tell) for each in flags]
         with as_misuse(OSError, begin="cannot write the report: "):
             codes = [judge_and_report(subject, options, cases, asked) for options in chosen]
@@ -182,11 +184,6 @@ def keep_verdict(file: Path, subject: Subject[Any], about: About, results: Resul
     cases = subject.cases()
     record = published.record_of(about, results, cases, recipe.name, version, repeat)
     published.keep(file, record, cases)
-
-
-def tell(text: str) -> None:
-    """Print a line to stderr."""
-    typer.echo(text, err=True)
 
 
 def judge_of(name: str) -> Any:

@@ -22,9 +22,7 @@ from x402sim.protocol.values import Amount, change, data_of, meant
 from x402sim.serving.local import LocalServer
 
 
-def demo(
-    as_json: common.AsJson = False,
-) -> None:
+def demo(as_json: common.AsJson = False) -> None:
     """Pay for a quote through every component, and print each step."""
     steps = []
     for step in _play():

@@ -131,10 +131,10 @@ def request_to(
         if not colon or not name.strip():
             raise ValueError(f"--header {each!r}: wanted 'Name: value'")
         sent[name.strip().lower()] = value.strip()
+    sent.setdefault("user-agent", f"x402sim/{VERSION}")
     if tool is not None:
         return _call(parsed, tool, arguments, sent)
     verb = (method or ("POST" if data is not None else "GET")).upper()
-    sent.setdefault("user-agent", f"x402sim/{VERSION}")
     return httpx.Request(verb, parsed, headers=sent, content=data)
 
 
@@ -145,7 +145,6 @@ def _call(
         given = {} if arguments is None else decode(arguments.encode(), dict[str, Any])
     except BadMessage as wrong:
         raise ValueError(f"--arguments {arguments!r}: wanted a JSON object: {wrong}") from wrong
-    headers.setdefault("user-agent", f"x402sim/{VERSION}")
     return tool_request(url, tool, given, headers)
 
 

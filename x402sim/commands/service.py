@@ -15,14 +15,6 @@ from x402sim.serving.listen import Listen, base_url, listening_socket
 from x402sim.serving.serve import open_service, run, serve_alone
 
 
-def _url(text: str) -> str:
-    """Read a URL; raises `BadParameter`."""
-    try:
-        return url_of(text)
-    except ValueError as wrong:
-        raise typer.BadParameter(str(wrong)) from None
-
-
 def service(
     host: common.Host = "127.0.0.1",
     port: common.Port = 4021,
@@ -42,7 +34,6 @@ def service(
         str | None,
         typer.Option(
             metavar="URL",
-            parser=_url,
             help="Facilitator of the x402 standard; without it, FACILITATOR_URL of Cronos.",
         ),
     ] = None,
@@ -53,6 +44,9 @@ def service(
     quiet: common.Quiet = False,
 ) -> None:
     """Start the service only, against an external world."""
+    with common.as_misuse(begin="--facilitator: "):
+        if facilitator is not None:
+            url_of(facilitator)
     with common.starting(db):
         chosen = None  # NETWORK decides
         if network is not None or network_file is not None:

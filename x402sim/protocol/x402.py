@@ -113,6 +113,14 @@ RESPONSE_HEADERS: dict[Version, str] = {1: "X-PAYMENT-RESPONSE", 2: "PAYMENT-RES
 """The response header with the outcome."""
 REQUIRED_HEADER = "PAYMENT-REQUIRED"
 """The header of a 402 in version 2."""
+PROOFS = frozenset(
+    name.lower().encode() for name in ("X-Payment-Id", "X-Session-Id", *PAYMENT_HEADERS.values())
+)
+"""The headers of requests that pay, or prove a payment, also in two steps; as ASGI has them."""
+OF_PAYMENTS = PROOFS | {
+    name.lower().encode() for name in (*RESPONSE_HEADERS.values(), REQUIRED_HEADER)
+}
+"""All headers of payments."""
 MIME_TYPE = "application/json"
 """The type of the content sold here."""
 

@@ -21,15 +21,12 @@ from x402sim.http.web import Connection
 from x402sim.protocol.messages import ErrorBody
 from x402sim.protocol.offers import written
 from x402sim.protocol.refusals import RequestError, SettlementRefused, Unpaid, status_of
-from x402sim.protocol.x402 import REQUIRED_HEADER
+from x402sim.protocol.x402 import PROOFS, REQUIRED_HEADER
 from x402sim.service import one_step
 from x402sim.service.policies import ServeSettled
 from x402sim.service.proofs import served_id, session_has_budget
 from x402sim.service.sessions import undo_debit
 from x402sim.service.state import Service
-
-_PROOFS = frozenset({b"x-payment-id", b"x-session-id", *map(str.encode, one_step.HEADERS.values())})
-"""The headers that hold a proof, in lower case."""
 
 
 class PaymentPass(msgspec.Struct, frozen=True):
@@ -51,7 +48,7 @@ def proof_headers(request: Request) -> dict[str, str]:
     return {
         name.decode(): value.decode("latin-1")
         for name, value in reversed(request.scope["headers"])
-        if name in _PROOFS
+        if name in PROOFS
     }
 
 

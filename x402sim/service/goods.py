@@ -6,7 +6,7 @@ path (5/resource-binding), so all methods of a path have the same price.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -176,13 +176,14 @@ class Shop:
 
     def sells(self, path: str, as_part_of: str) -> bool:
         """Tell whether a path is sold as the good, or as one of the goods, at `as_part_of`."""
-        sold = (each.good for each in self._fitting(path) if each.price_base is not None)
-        return next((good.path for good in sold), None) == as_part_of
+        return next((good.path for good in self._sold_at(path)), None) == as_part_of
 
     def description(self, path: str) -> str | None:
         """Return the description of what is sold at a path; None if nothing is."""
-        sold = (each.good for each in self._fitting(path) if each.price_base is not None)
-        return next((good.description or good.name for good in sold), None)
+        return next((good.description or good.name for good in self._sold_at(path)), None)
+
+    def _sold_at(self, path: str) -> Iterator[Good]:
+        return (each.good for each in self._fitting(path) if each.price_base is not None)
 
     def _fit(self, path: str) -> tuple[Found, ...]:
         both = zip(self.sold, self._patterns, strict=True)

@@ -16,7 +16,7 @@ from x402sim.clock import Clock, real_now
 from x402sim.events import AnswerNotWritten, DebitUndone, Event
 from x402sim.journal import Entry, Journal
 from x402sim.protocol.routes import PAY
-from x402sim.world.faults import PROOFS
+from x402sim.protocol.x402 import PROOFS
 
 _UNWRITTEN = (AnswerNotWritten, DebitUndone)
 """The events of a begun answer that was not written, because the client had left."""

@@ -28,6 +28,7 @@ from x402sim.protocol.networks import NETWORKS, TEST_CHAIN_IDS, Network, chain_i
 from x402sim.protocol.recognize import recognize, recognized
 from x402sim.protocol.ways import Way, network_called, ways_in
 from x402sim.protocol.x402 import (
+    OF_PAYMENTS,
     PAYMENT_HEADERS,
     REQUIRED_HEADER,
     RESPONSE_HEADERS,
@@ -37,9 +38,8 @@ from x402sim.protocol.x402 import (
 from x402sim.protocol.x402_reasons import WORDS, Meaning, meaning_of
 from x402sim.watch.proxy import Exchange, Kept, RawHeaders
 
-_PAYMENTS = frozenset(name.lower() for name in PAYMENT_HEADERS.values())
-_MESSAGES = _PAYMENTS | {name.lower() for name in RESPONSE_HEADERS.values()} | {"payment-required"}
-_IDS = frozenset({"x-payment-id", "x-session-id"})
+IDS = frozenset({"x-payment-id", "x-session-id"})
+_MESSAGES = frozenset(name.decode() for name in OF_PAYMENTS) - IDS
 _SIGNED_IN = frozenset(
     {"sign-in-with-x", "authorization", "proxy-authorization", "cookie", "set-cookie"}
 )
@@ -67,7 +67,7 @@ def hidden_headers(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
 
 
 def _header(name: str, value: bytes) -> bytes:
-    if name in _IDS:
+    if name in IDS:
         return digest(value.decode("latin-1")).encode()
     if name in _SIGNED_IN:
         return HIDDEN.encode()
@@ -164,16 +164,6 @@ _KEPT = frozenset(
 
 MAX_PLAIN = 256 * 1024
 """Most bytes of a decompressed body."""
-PROOFS = ("X-Payment-Id", "X-Session-Id")
-_OF_PAYMENTS = frozenset(
-    name.lower().encode()
-    for name in (
-        *PAYMENT_HEADERS.values(),
-        *RESPONSE_HEADERS.values(),
-        *PROOFS,
-        REQUIRED_HEADER,
-    )
-)
 _SHOWS = (b"paymentheader", b"paymentpayload", b"payment-signature", b"x402")
 """Marks of a payment in a body, in lower case: any transport of x402 writes one of them."""
 _MARKS = (*_SHOWS, b"paymentrequirements")
@@ -353,7 +343,7 @@ def messages_of(exchange: Exchange) -> Messages:
         is_broken=bool(exchange.broke),
         is_payment=exchange.status == 402
         or exchange.to == "facilitator"
-        or not _OF_PAYMENTS.isdisjoint(name.lower() for name, _ in headers)
+        or not OF_PAYMENTS.isdisjoint(name.lower() for name, _ in headers)
         or any(mark in sent.plain.lower() for mark in _MARKS),
     )
     call = decoded(sent.body, dict[str, Any]) if b'"tools/call"' in sent.plain else None

@@ -37,7 +37,7 @@ from x402sim.serving.page import exchange_of
 from x402sim.serving.requests import LoggedRequest
 from x402sim.text.words import moment, printable
 from x402sim.watch.messages import (
-    PROOFS,
+    IDS,
     Half,
     Messages,
     digest,
@@ -450,7 +450,7 @@ class Recorder:
         is_main = self._is_main(found)
         is_asked = found.to == "facilitator" and found.method == "POST"
         shows = found.is_paying or found.signed is not None or bool(found.ways)
-        shows = shows or found.is_unread or any(name in found.sent.headers for name in PROOFS)
+        shows = shows or found.is_unread or any(name in found.sent.headers for name in IDS)
         carries = found.is_payment and (is_asked or shows)
         return carries and is_main is not False and not self._allow_mainnet
 

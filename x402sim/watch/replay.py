@@ -16,10 +16,8 @@ from x402sim.events import Note
 from x402sim.http import web
 from x402sim.http.web import Refused
 from x402sim.journal import Journal
-from x402sim.protocol.x402 import PAYMENT_HEADERS
-from x402sim.watch.messages import PROOFS
+from x402sim.protocol.x402 import PROOFS
 
-_PAYS = frozenset(name.lower() for name in (*PAYMENT_HEADERS.values(), *PROOFS))
 _OF_ONE_ANSWER = frozenset(
     {"connection", "content-encoding", "content-length", "date", "keep-alive", "transfer-encoding"}
 )
@@ -37,7 +35,7 @@ class Replay:
         for note in journal.events(Note):
             seen = note.data
             if note.name == "exchange" and _can_answer(seen):
-                shown = {name.lower() for name, _ in seen["sent"]["headers"]}
+                shown = {name.lower().encode() for name, _ in seen["sent"]["headers"]}
                 key = _key(seen["method"], seen["target"], _body(seen["sent"]), shown)
                 self._answers.setdefault(key, []).append(
                     seen["answered"] | {"status": seen["status"]}
@@ -55,7 +53,7 @@ class Replay:
         request = Request(scope, receive)
         target, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
         target += f"?{query}" if query else ""
-        shown = set(request.headers.keys())
+        shown = {name for name, _ in request.headers.raw}
         key = _key(request.method, target, await web.read_body(request), shown)
         answers = self._answers.get(key)
         if answers is None:
@@ -79,10 +77,10 @@ def _can_answer(seen: dict[str, Any]) -> bool:
     return is_shops and is_whole and seen["status"] is not None
 
 
-def _key(method: str, target: str, body: bytes, shown: set[str]) -> Key:
+def _key(method: str, target: str, body: bytes, shown: set[bytes]) -> Key:
     """Return the key of a request with these header names; a body that pays is new each time."""
     is_paid_in_body = b'"paymentHeader"' in body
-    pays = is_paid_in_body or not _PAYS.isdisjoint(shown)
+    pays = is_paid_in_body or not PROOFS.isdisjoint(shown)
     return method, target, b"" if is_paid_in_body else body, pays
 
 

@@ -19,15 +19,11 @@ from msgspec import UNSET, Meta, UnsetType
 from x402sim.events import FaultPeriodEnded, Part
 from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage, decoded
-from x402sim.protocol.x402 import PAYMENT_HEADERS
+from x402sim.protocol.x402 import PROOFS
 from x402sim.rng import Rng, Stream
 from x402sim.text.keys import keyless
 from x402sim.text.words import as_given, unknown
 
-PROOFS = frozenset(
-    name.lower().encode() for name in (*PAYMENT_HEADERS.values(), "X-Payment-Id", "X-Session-Id")
-)
-"""The headers that pay, or prove a payment, in lower case."""
 Period = tuple[float, float]
 """The begin and the end of a period, in seconds; the end is not in it."""
 

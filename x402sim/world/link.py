@@ -37,10 +37,9 @@ from x402sim.protocol.header import read_versioned
 from x402sim.protocol.messages import BadMessage, decoded
 from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.permit2_payments import Permit2Payment, message_of
-from x402sim.protocol.x402 import PAYMENT_HEADERS, json_in, read_payment
+from x402sim.protocol.x402 import PAYMENT_HEADERS, PROOFS, json_in, read_payment
 from x402sim.rng import Stream
 from x402sim.tasks import InFlight
-from x402sim.world.faults import PROOFS
 from x402sim.world.strike import ABORT
 
 

@@ -19,7 +19,7 @@ from starlette.responses import Response, StreamingResponse
 
 from x402sim.http import web
 from x402sim.http.exchange import Headers
-from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEADERS
+from x402sim.protocol.x402 import OF_PAYMENTS
 from x402sim.text.words import as_given
 
 MAX_ANSWER_BYTES = 8 << 20
@@ -30,10 +30,7 @@ _CONNECTION = {
     *("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding"),
     *("upgrade", "proxy-authenticate", "proxy-authorization", "date"),
 }
-_PAYMENT = {
-    *("x-payment-id", "x-session-id", REQUIRED_HEADER.lower()),
-    *(name.lower() for name in (*PAYMENT_HEADERS.values(), *RESPONSE_HEADERS.values())),
-}
+_PAYMENT = {name.decode() for name in OF_PAYMENTS}
 _OVERRIDES = {
     *("x-http-method-override", "x-http-method", "x-method-override"),
     *("x-original-url", "x-rewrite-url"),
