@@ -60,7 +60,7 @@ async def hex_digits_may_be_in_upper_case(probe: Probe) -> None:
         "2.3: An opaque hex string",
         "2.3: It carries",
         "4.1: Validate the parameters",
-        so="Text that is not hex carries no authorization, so there is nothing to settle.",
+        so="Text without hex carries no authorization: there is nothing to settle.",
     ),
     control="payment",
     needs="funds",
