@@ -1,7 +1,6 @@
 """Section 2.3: the payment header: its content and its validity."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -60,7 +59,7 @@ async def hex_digits_may_be_in_upper_case(probe: Probe) -> None:
         "2.3: An opaque hex string",
         "2.3: It carries",
         "4.1: Validate the parameters",
-        so="Text that is not hex carries no authorization, so there is nothing to settle.",
+        so="Text without hex carries no authorization: there is nothing to settle.",
     ),
     control="payment",
     needs="funds",
@@ -92,19 +91,17 @@ def _require_hex(probe: Probe) -> None:
 async def a_header_without_one_of_its_parts_settles_nothing_else(probe: Probe) -> None:
     challenge, payer, header = await probe.signed()
     for part in PARTS:
-        without = _packed(probe, header, partial(_left_out, part=part))
-        answer = await probe.settle(challenge, without)
+        answer = await probe.settle(challenge, _packed(probe, header, {part: None}))
         if await probe.expect_nothing_or_as_issued(challenge, payer, answer):
             return
 
 
-def _left_out(payload: dict[str, Any], *, part: str) -> dict[str, Any]:
-    return {name: payload[name] for name in payload if name != part}
-
-
-def _packed(probe: Probe, header: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> str:
+def _packed(probe: Probe, header: str, changes: Mapping[str, str | None]) -> str:
+    """Return a header with changed fields of its payload; None leaves a field out."""
     fields: dict[str, Any] = msgspec.to_builtins(decode_header(header))
-    text = msgspec.json.encode({**fields, "payload": change(fields["payload"])})
+    changed = {**fields["payload"], **changes}
+    payload = {name: value for name, value in changed.items() if value is not None}
+    text = msgspec.json.encode({**fields, "payload": payload})
     return in_header(text, probe.target.pay.spelling)
 
 
@@ -118,14 +115,9 @@ def _packed(probe: Probe, header: str, change: Callable[[dict[str, Any]], dict[s
 async def letters_may_be_in_another_case(probe: Probe) -> None:
     for change, names in ((str.lower, ("from", "to", "asset")), (upper, ("nonce", "signature"))):
         challenge, _, header = await probe.signed()
-        spelled = _packed(probe, header, partial(_changed, change=change, names=names))
+        payload = msgspec.to_builtins(decode_header(header))["payload"]
+        spelled = _packed(probe, header, {name: change(payload[name]) for name in names})
         await probe.settles(challenge, spelled)
-
-
-def _changed(
-    payload: dict[str, Any], *, change: Callable[[str], str], names: tuple[str, ...]
-) -> dict[str, Any]:
-    return payload | {name: change(payload[name]) for name in names}
 
 
 @case(

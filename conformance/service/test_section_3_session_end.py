@@ -62,7 +62,7 @@ async def _let_one_end(probe: Probe) -> None:
     elif is_reported and reported_s is not None:
         if reported_s - begun_s > _end_s(probe.setting):
             raise Lacking(
-                f"its session says that it ends in {reported_s - begun_s:.0f} s: --patient"
+                f"the session names an end in {reported_s - begun_s:.0f} s: give --patient"
             )
         ends_s = [max(0.0, reported_s - begun_s)]
     for end_s in ends_s:

@@ -224,16 +224,15 @@ async def _opened(probe: Probe, deposit: Challenge, payer: Wallet, max_spend: st
 
 @case(
     "4.4/deposit-flow",
-    title="A deposit is settled like any payment, once, and then the session can be used.",
+    title="A deposit is settled like any payment, and then the session can be used.",
     control="payment",
     needs="funds, sessions",
     deposits="0.02",
 )
 async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
     max_spend, challenge = await probe.deposit(2)
-    session = await _opened(probe, challenge, payer := await probe.wallets.payer(), max_spend)
+    session = await _opened(probe, challenge, await probe.wallets.payer(), max_spend)
     expect.served(await probe.ask(session_id=session.session_id))
-    await probe.world.expect_payments(payer, challenge.amount_base)
 
 
 @session_case(
@@ -306,6 +305,23 @@ async def a_deposit_of_many_tokens(probe: Probe) -> None:
     session = await _opened(probe, challenge, payer, LARGE)
     expect.served(await probe.ask(session_id=session.session_id))
     await probe.world.expect_payments(payer, to_base(LARGE, 6))
+
+
+@case(
+    "4.4/deposit-flow",
+    title="Opening a session moves the deposit once; spending it moves nothing more.",
+    ground=derived(
+        "1: Alternatively, a client funds",
+        "1: Each request is deducted",
+        so=("The budget is funded once, and requests are deducted from it: nothing more is paid."),
+    ),
+    needs="funds, sessions, world",
+    decisive=False,
+)
+async def the_deposit_is_what_is_paid(probe: Probe) -> None:
+    session = await probe.open_session(await probe.budget_for(2))
+    expect.served(await probe.ask(session_id=session.session_id))
+    await probe.world.expect_payments(session.paid.payer, session.paid.challenge.amount_base)
 
 
 @case(

@@ -229,7 +229,7 @@ async def it_pays_once_whatever_the_facilitator_says(probe: Probe) -> None:
 
 @refusal_case(
     "5/nonce-once",
-    title="One authorization sent concurrently, for one id or several, pays once for one id.",
+    title="One authorization sent concurrently, for an id or several, pays for a single id.",
     pays=2,
 )
 async def one_authorization_at_the_same_time(probe: Probe) -> None:

@@ -17,7 +17,7 @@ from x402sim.suite.verdict import Inconclusive
 FAR_S = 60
 NEAR_S = 10
 SHORT_S, LATER_S = 5, 10
-"""Seconds for which a short authorization is valid, and after which it is presented."""
+"""Seconds of validity of a short authorization, and seconds until a payer presents it."""
 INSIDE_S = ((-1, 299), (-345, 15), (-2, 18))
 """Windows of at most 360 s, as the specification shows: a service may refuse longer windows."""
 CENTURY_S = 100 * 365 * 86400

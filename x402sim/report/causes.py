@@ -1,7 +1,7 @@
 """Groups failures by their probable cause; every report shows these groups.
 
-`conformance/service/mutation_matrix.csv` records joint failures: it has a row for each service with
-one known defect, and the checks that it failed. The probable causes of a run are the fewest rows
+`conformance/service/mutation_matrix.csv` records joint failures: a row for each service with a
+known defect, and the failed checks of the service. The probable causes of a run are the fewest rows
 that explain its failures. Causes with a failed MUST come first, then the causes with the greatest
 loss. `causes.toml` in each subject's folder has for each id or demand the meaning of a failure, its
 repair, who loses, and the other failures that cause it.
@@ -59,7 +59,7 @@ _JUDGED = (Outcome.PASSED, Outcome.FAILED, Outcome.OBSERVED)
 
 @dataclass(frozen=True, slots=True)
 class _Defect:
-    """A known defect: the ids that fail because of it, and the ids that cannot be judged."""
+    """A known defect: the ids that then fail, and the ids that cannot be judged."""
 
     breaks: frozenset[str]
     """The clauses that the defect breaks."""

@@ -295,8 +295,8 @@ def as_junit(about: About, results: Results, *, strict: bool = False) -> bytes:
     """Return the report as JUnit XML: a suite for each section, a case for each id.
 
     A failed id becomes a failure, an inconclusive id an error; skipped and observed ids become
-    skipped. So do ids that do not count for the exit code, with their details in system-out: a CI
-    that reads the report fails when the command does.
+    skipped. Ids without weight for the exit code become skipped, too, with details in system-out:
+    a CI that reads the report fails when the command does.
     """
     results = readable(results)
     root = ET.Element("testsuites", {"name": "x402sim conformance", **_numbers(results, strict)})

@@ -98,7 +98,7 @@ def judge(*given: Any, **named: Any) -> tuple[list[Result], str]:
 
 
 def _ends_in_order() -> None:
-    """End this task at SIGTERM as at Ctrl-C, so that a started subject ends, too."""
+    """End this task at SIGTERM as at Ctrl-C: a started subject ends, too."""
     task = asyncio.current_task()
     assert task is not None
     with suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or another thread

@@ -1,6 +1,6 @@
 """The suite's output in a terminal: the list of ids, the costs, the results.
 
-Results quote what a target answered, so all their text is printed escaped.
+Results quote answers of the target, so all text is printed escaped.
 """
 
 import os
