@@ -53,7 +53,7 @@ def _one_more(draft: Draft) -> Draft:
 
 
 def _another(draft: Draft) -> tuple[str, int]:
-    """Return another network: its name in this dialect, and its chain."""
+    """Return the name and the chain of another network."""
     other = BASE_SEPOLIA if draft.network == BASE else BASE
     return x402.network_name(draft.dialect.version, other), other.chain_id
 

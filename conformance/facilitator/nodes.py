@@ -438,10 +438,7 @@ async def _undone(play: Play) -> Observed:
     depth = await room.chain.height() - receipt.block_number + 1
     await room.controls.reorg(depth, [receipt.tx_hash])
     play.say("the block was replaced by one without this payment")
-    early = await play.money()
-    again = await play.settle(draft, patience_s=LONG_S)
-    observed = await play.observe((draft, again))
-    return replace(observed, note=first.transaction, more={"before": len(early.moved)})
+    return await play.observe((draft, await play.settle(draft, patience_s=LONG_S)))
 
 
 @case(

@@ -86,9 +86,8 @@ def _spelled(draft: Draft) -> list[Draft]:
 def _elsewhere(change: Callable[[Play, Draft], Draft]) -> Callable[[Play], Awaitable[Observed]]:
     async def play_it(play: Play) -> Observed:
         draft = await play.draft()
-        first = await play.settled_once(draft)
-        other = await play.settle(change(play, draft))
-        return replace(await play.observe((draft, other)), note=first.transaction)
+        await play.settled_once(draft)
+        return await play.observe((draft, await play.settle(change(play, draft))))
 
     return play_it
 

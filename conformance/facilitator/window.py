@@ -18,10 +18,9 @@ from x402sim.suite.facilitator.case import (
     refuses,
     unsettled,
 )
-from x402sim.suite.facilitator.payment import Draft
+from x402sim.suite.facilitator.payment import BEFORE_S, Draft
 from x402sim.suite.facilitator.play import Play, Tried
 from x402sim.suite.facilitator.room import ChainRoomKind
-from x402sim.suite.started import CLOCK
 
 AHEAD = ChainRoomKind(name="chain an hour ahead", ahead_s=3600, is_shared=True)
 BEHIND = ChainRoomKind(name="chain an hour behind", ahead_s=-3600, is_shared=True)
@@ -48,10 +47,10 @@ _EARLY: dict[str, Window] = {
 
 
 def _in(window: Window) -> Change:
-    """Return the change of a payment's window, by our clock."""
+    """Return the change of a payment's window, by the clock that is behind: ours or the chain's."""
 
     def change(draft: Draft) -> Draft:
-        after_s, before_s = window(CLOCK.now_s())
+        after_s, before_s = window(draft.auth.valid_after + BEFORE_S)
         return draft.signed(valid_after=after_s, valid_before=before_s)
 
     return change
@@ -62,8 +61,8 @@ def _in_each(windows: dict[str, Window]) -> dict[str, Change]:
 
 
 def _ends_in(seconds: int) -> Callable[[Draft], Draft]:
-    """Return the change of a window's end to `seconds` from now; drafts begin 600 s before now."""
-    return lambda draft: draft.signed(valid_before=draft.auth.valid_after + 600 + seconds)
+    """Return the change of a window's end to `seconds` from now."""
+    return lambda draft: draft.signed(valid_before=draft.auth.valid_after + BEFORE_S + seconds)
 
 
 _SIMULATED = {Dialect.PERMIT2: "only a simulation shows this, and the text recommends simulations"}
@@ -183,7 +182,7 @@ ROWS = [
         "A payment before validAfter by the chain's time is refused, though our clocks differ",
         texts.SIMULATE,
         texts.WINDOW,
-        changes=_in_each({"not begun on the chain": lambda now: (now - 600, now + 300)}),
+        changes=_in_each({"not begun on the chain": lambda now: (now + 3000, now + 3900)}),
         so=_BY_BLOCK,
         by_chain=True,
         only_simulated=True,

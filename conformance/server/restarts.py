@@ -15,8 +15,7 @@ from x402sim.suite.server.play import PAUSE_S, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import REPLICAS
 
-SHARED = {Dialect.V1: "what they keep is one for both: it is judged with version 2"}
-V2_ONLY = {Dialect.V1: "what it keeps is one for both: it is judged with version 2"}
+V2_ONLY = {Dialect.V1: "both versions have one record: version 2 is judged"}
 KILLED = Answer(sent="a payment", failure="the server was killed")
 STORED_S = 1.0
 """Seconds between an answer and the kill: the server may still be recording the answer."""
@@ -115,7 +114,7 @@ _POINTS = {
 @case(
     "replicas/lost",
     *of_a_lost_answer("The first server's answer is lost, and the client asks the second"),
-    absent=SHARED,
+    absent=V2_ONLY,
     kind=REPLICAS,
 )
 async def _lost(play: Play) -> Trade:
@@ -135,7 +134,7 @@ ROWS = [
         case(
             f"replicas/{slug}",
             buys_one(f"A payment at two servers of a deployment {how} buys a single item"),
-            absent=SHARED,
+            absent=V2_ONLY,
             kind=REPLICAS,
         )(play(strict=True))
         for slug, (play, how) in _HOW.items()
@@ -147,7 +146,7 @@ ROWS = [
                 f"A payment at two servers of a deployment {how} buys a single item, though "
                 "the facilitator says success each time"
             ),
-            absent=SHARED,
+            absent=V2_ONLY,
             kind=REPLICAS,
         )(play(strict=False))
         for slug, (play, how) in _HOW.items()

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import httpx
@@ -47,16 +47,13 @@ LOOK_S = 0.02
 class Observed:
     """Payments, the answers to each request, and the state of the chain in the end.
 
-    `early` is the state of the chain at the first answer, if a play looked then; `note` is a
-    further observation.
+    `early` is the state of the chain at the first answer, if a play looked then.
     """
 
     pairs: tuple[tuple[Draft, Answer], ...]
     money: Money
     early: Money | None = None
     verified: Answer | None = None
-    note: str = ""
-    more: dict[str, int] = field(default_factory=dict)
 
     @property
     def all_answers(self) -> list[Answer]:

@@ -21,7 +21,7 @@ from x402sim.chain.base import PLENTY_WEI, Call, Chain, Controls, TxReceipt
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, parse_address, to_hex
+from x402sim.protocol.crypto import Address, Hash, parse_address, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.protocol.permit2 import PERMIT2
 from x402sim.rng import Rng
@@ -187,13 +187,9 @@ class SentTx:
     """A transaction of the relayer; `ok` is None until it is mined."""
 
     tx_hash: str
-    to: Address
-    nonce: int
     ok: bool | None = None
     gas_used: int = 0
     gas_wei: int = 0
-    why: str = ""
-    """Why it was reverted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,19 +331,14 @@ class FacilitatorRoom(rooms.Room):
         )
 
     async def _sent(self, tx_hash: str) -> SentTx:
-        key = Hash(bytes.fromhex(tx_hash.removeprefix("0x")))
-        tx, receipt = await self.chain.transaction(key), await self.chain.receipt(key)
-        to, nonce = (tx.call.to, tx.nonce) if tx else (ZERO_ADDRESS, -1)
+        receipt = await self.chain.receipt(Hash(bytes.fromhex(tx_hash.removeprefix("0x"))))
         if receipt is None:
-            return SentTx(tx_hash=tx_hash, to=to, nonce=nonce)
+            return SentTx(tx_hash=tx_hash)
         return SentTx(
             tx_hash=tx_hash,
-            to=to,
-            nonce=nonce,
             ok=receipt.succeeded,
             gas_used=receipt.gas_used,
             gas_wei=receipt.gas_used * receipt.gas_price,
-            why=receipt.revert_reason or "",
         )
 
     async def tidy(self) -> None:
