@@ -1,6 +1,6 @@
 """Many hostile requests to every part of one world in this process, and what they leave in memory.
 
-A small part every day; a fourth of it with `-m thorough`; `python -m tests.campaign` runs the whole.
+A small part every day; an eighth of it with `-m thorough`; `python -m tests.campaign` runs the whole.
 """
 
 import asyncio
