@@ -166,7 +166,9 @@ def _names(headers: dict[str, str]) -> dict[str, str]:
     return {name.replace("_", "-"): value for name, value in headers.items()}
 
 
-def scene(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+def scene(
+    test: Callable[..., Awaitable[None]], rigged: Callable[..., "ServiceRig"] | None = None
+) -> Callable[..., None]:
     """Turn `async def test(rig, …)` into a test with its own rig, in the file `db` if it has one."""
     import functools
     import inspect
@@ -176,7 +178,7 @@ def scene(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
         async def main() -> None:
-            rig = ServiceRig(kwargs.get("db"))
+            rig = (rigged or ServiceRig)(**{"db": kwargs["db"]} if "db" in kwargs else {})
             try:
                 await test(rig, *args, **kwargs)
             finally:

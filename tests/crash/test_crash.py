@@ -1,6 +1,6 @@
 """Worlds whose process is killed under load and started again, and audited each time.
 
-A cycle is load, a kill or several, a restart, an audit: briefly every day, and a dozen cycles of each
+A cycle is load, a kill or several, a restart, an audit: briefly every day, and eight cycles of each
 command when thorough; `python -m tests.campaign` runs a hundred of each.
 """
 

@@ -64,17 +64,15 @@ EVERY_DAY = {
     *("dropped_before_indexing", "several_services", "submitted_by_others", "metered_answer"),
     *FIAT_TOKEN_ONLY,
 }
-"""Scenarios that together use every control of the chain and every outcome of a payment."""
-LONGEST = {"cache_eviction": pytest.mark.campaign}
+"""Scenarios that together use every control of the chain and every outcome of a payment; the others
+repeat them."""
 
 
 @pytest.mark.parametrize(
     "scenario",
     [
         pytest.param(
-            each,
-            id=each.name,
-            marks=[] if each.name in EVERY_DAY else [LONGEST.get(each.name, pytest.mark.thorough)],
+            each, id=each.name, marks=[] if each.name in EVERY_DAY else [pytest.mark.campaign]
         )
         for each in shipped()
     ],

@@ -1,7 +1,8 @@
 """Services that others wrote from the specification alone: none is accused, each defect is seen.
 
 The whole suite against every form is `python -m tests.independent`; here, each as it is,
-with its legal choices in a few groups, and each defect before the checks that saw it.
+with its legal choices in a few groups, and a defect of each section before the check that saw it;
+`python -m tests.campaign` tries each.
 """
 
 from collections.abc import Iterator

@@ -131,26 +131,24 @@ def test_a_large_result_arrives(as_events: bool) -> None:
         assert call(http).json()["structuredContent"]["rows"] == rows
 
 
-def test_a_result_that_cannot_be_read_is_told_and_its_payment_sent_again() -> None:
-    broken = b"data: {" + b"[" * 3000 + b"\n\n"
-    events = {"Content-Type": "text/event-stream"}
-    shop = ToolShop([lambda _: httpx.Response(200, headers=events, content=broken)])
-    with client(shop, payer()) as http:
-        with pytest.raises(
-            httpx.RemoteProtocolError, match=r"cannot be read: .* nested too deeply"
-        ):
-            call(http)
-        assert call(http).status_code == 200
-    assert len(set(shop.nonces)) == 1
+DEEP = b"data: {" + b"[" * 3000 + b"\n\n"
+EVENTS = {"Content-Type": "text/event-stream"}
 
 
-def test_a_redirected_call_is_an_error_of_the_connection() -> None:
-    shop = ToolShop([lambda _: httpx.Response(303, headers={"Location": "/other"})])
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ((200, EVENTS, DEEP), r"cannot be read: .* nested too deeply"),
+        ((303, {"Location": "/other"}), r"redirected to http://shop\.test/other"),
+    ],
+)
+def test_what_is_no_result_is_told_and_its_payment_sent_again(answer: Any, told: str) -> None:
+    status, headers, *content = answer
+    given = {"content": content[0]} if content else {}
+    shop = ToolShop([lambda _: httpx.Response(status, headers=headers, **given)])
     with client(shop, payer()) as http:
         http.follow_redirects = True
-        with pytest.raises(
-            httpx.RemoteProtocolError, match=r"redirected to http://shop\.test/other"
-        ):
+        with pytest.raises(httpx.RemoteProtocolError, match=told):
             call(http)
         assert call(http).status_code == 200
     assert len(set(shop.nonces)) == 1

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tests.rig import ServiceRig
+from tests.rig import ServiceRig, scene
 from tests.service.standard import settlement_of, sign
 from x402sim.service.goods import Good, Shop
 from x402sim.service.settings import Settings
@@ -36,24 +36,10 @@ SELLS: Mapping[str, Any] = {
 
 
 def selling_scene(
-    test: Callable[[ServiceRig], Awaitable[None]], sells: Any = None
-) -> Callable[[], None]:
-    def run() -> None:
-        async def main() -> None:
-            settings = selling(Settings(phase=0), goods_of(SELLS if sells is None else sells))
-            rig = ServiceRig(settings=settings)
-            try:
-                await test(rig)
-            finally:
-                await rig.http.aclose()
-                rig.service.store.close()
-                rig.parts.chain.close()
-
-        asyncio.run(main())
-
-    run.__name__ = test.__name__
-    run.__doc__ = test.__doc__
-    return run
+    test: Callable[[ServiceRig], Awaitable[None]], sells: Any = SELLS
+) -> Callable[..., None]:
+    sold = selling(Settings(phase=0), goods_of(sells))
+    return scene(test, lambda: ServiceRig(settings=sold))
 
 
 def shop(*goods: str) -> Shop:

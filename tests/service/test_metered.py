@@ -12,7 +12,7 @@ from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tests.rig import ServiceRig, beside, broken, lose_answer, lose_request, only
+from tests.rig import ServiceRig, beside, broken, lose_answer, lose_request, only, scene
 from x402sim import events
 from x402sim.chain.base import Call
 from x402sim.http.web import CONNECTION, Connection
@@ -99,21 +99,8 @@ class MeteredRig(ServiceRig):
         return [each.event for each in self.parts.journal if isinstance(each.event, kind)]
 
 
-def metered_scene(test: Scene) -> Callable[[], None]:
-    def run() -> None:
-        async def main() -> None:
-            rig = MeteredRig()
-            try:
-                await test(rig)
-            finally:
-                await rig.http.aclose()
-                rig.service.store.close()
-                rig.parts.chain.close()
-
-        asyncio.run(main())
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
+def metered_scene(test: Scene) -> Callable[..., None]:
+    return scene(test, MeteredRig)
 
 
 def receipt(answer: httpx.Response) -> Any:

@@ -4,7 +4,6 @@ That each switch really does it is tested in `tests/service/test_decisions.py`.
 """
 
 import dataclasses
-import re
 from dataclasses import fields
 
 from x402sim.spec.clauses import CLAUSES
@@ -21,23 +20,8 @@ def test_every_switch_and_every_fixed_choice_is_listed_once() -> None:
     assert len(ALL) > len(SWITCHES) + 30
 
 
-def test_each_is_about_a_section_of_the_specification_and_asks_and_answers() -> None:
-    for decision in ALL:
-        section, slug = decision.id.split("/")
-        assert section in SECTIONS, decision.id
-        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", slug), decision.id
-        texts = (decision.question, decision.choice, decision.alternatives, decision.reason)
-        assert all(text and text == text.strip() for text in texts), decision.id
-        assert decision.question.endswith("?"), decision.id
-        assert decision.choice != decision.alternatives, decision.id
-
-
-def test_the_texts_of_a_status_name_it() -> None:
-    statuses = [decision for decision in SWITCHES if decision.field.endswith("_status")]
-    assert len(statuses) > 3
-    for decision in statuses:
-        assert str(decision.default) in decision.choice, decision.id
-        assert str(decision.alternative) in decision.alternatives, decision.id
+def test_each_is_about_a_section_of_the_specification() -> None:
+    assert {decision.id.partition("/")[0] for decision in ALL} <= SECTIONS
 
 
 def test_the_alternatives_are_another_value_of_the_same_type_for_every_switch() -> None:
