@@ -54,6 +54,7 @@ def cpu(work: Callable[[int], object]) -> Work:
 def sized(work: Work, round_s: float) -> Round:
     """Return rounds of about so many CPU seconds; finding their size warms the work up."""
     times = 1
+    work(times)  # the first imports and compiles what later ones have
     while (took_s := work(times)) < round_s / 4:
         times *= 2
     times = max(1, round(times * round_s / took_s))

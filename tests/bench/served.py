@@ -28,6 +28,8 @@ from x402sim.serving.log import ServerLog
 from x402sim.serving.requests import Requests
 from x402sim.serving.serve import run
 
+MODULE = [sys.executable, "-u", "-m"]
+"""Starts a Python of its own: a fork of the tests' server pays for the pages that it shares."""
 CONNECTIONS = 16
 """Requests are sent on so many connections at a time."""
 SESSION_S = 86_400
@@ -41,9 +43,9 @@ class Servers(ExitStack):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ours = Server("--quiet", "--seed", "1")
+        self.ours = Server("--quiet", "--seed", "1", program=[*MODULE, "x402sim"])
         self.callback(self.ours.close)
-        self._bare = Running(program=[sys.executable, "-m", "tests.bench.served", "hello"])
+        self._bare = Running(program=[*MODULE, __name__, "hello"])
         self.callback(self._bare.close)
         self._bare_port = int(self._bare.line())
         self.port = self.ours.address[1]
@@ -144,7 +146,7 @@ class Purchases(ExitStack):
 
     def __init__(self, times: int) -> None:
         super().__init__()
-        self.server = Server("--seed", "1", program=[sys.executable, "-m", __name__])
+        self.server = Server("--seed", "1", program=[*MODULE, __name__])
         self.callback(self.server.close)
         address = self.server.address
         self._sock = self.enter_context(socket.create_connection(address, timeout=30))

@@ -6,8 +6,10 @@
 import json
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given, settings, strategies as st
+from starlette.types import Receive, Scope, Send
 
 from tests.chain.asking import (
     ALICE,
@@ -22,9 +24,13 @@ from tests.chain.asking import (
 from tests.chain.helpers import LedgerDriver
 from tests.strategies import json_values
 from x402sim.chain.rpc.app import MAX_BATCH, METHODS, rpc_app
+from x402sim.http.exchange import Request, Url
+from x402sim.http.web import CONNECTION, Connection
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, to_hex
 from x402sim.protocol.networks import TESTNET
+from x402sim.tasks import Turns
+from x402sim.world.link import Asgi
 
 # --- HTTP ----------------------------------------------------------------------------
 
@@ -34,6 +40,31 @@ def test_the_page_lists_every_method(rpc: Rpc) -> None:
     assert response.headers["content-type"].startswith("text/plain")
     assert all(f"\n{name}(" in response.text for name in METHODS)
     assert "eth_getBalance(address, block?)" in response.text
+
+
+class _Socket(Connection):
+    is_socket = True
+
+
+@pytest.mark.parametrize("is_socket", [False, True])
+def test_only_a_call_over_a_socket_waits_for_its_turn(
+    rpc: Rpc, monkeypatch: pytest.MonkeyPatch, is_socket: bool
+) -> None:
+    turns = list[Turns]()
+
+    async def mine(self: Turns) -> None:
+        turns.append(self)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        connection = _Socket() if is_socket else scope[CONNECTION]
+        await rpc_app(rpc.ledger)({**scope, CONNECTION: connection}, receive, send)
+
+    monkeypatch.setattr(Turns, "mine", mine)
+    body = b'{"jsonrpc": "2.0", "id": 1, "method": "eth_chainId"}'
+    request = Request("POST", Url.of(httpx.URL("http://rpc/")), [], body)
+    answer = rpc.run(Asgi(app).send(request))
+    assert b"result" in answer.content
+    assert len(turns) == is_socket
 
 
 # --- JSON-RPC 2.0 --------------------------------------------------------------------

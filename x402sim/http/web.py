@@ -103,6 +103,8 @@ class Connection:
     """The connection of a request; this base class reports nothing."""
 
     __slots__ = ()
+    is_socket = False
+    """Whether the client is behind a socket, and not a part of the same process."""
 
     async def drained(self) -> None:
         """Return once earlier writes have left, so that an answer can leave at once."""

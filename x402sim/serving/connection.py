@@ -214,6 +214,7 @@ class Exchange(web.Connection):
         "more_body",
         "scope",
     )
+    is_socket = True
 
     def __init__(
         self,

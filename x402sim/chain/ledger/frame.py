@@ -430,5 +430,6 @@ class Frame(msgspec.Struct, gc=False):
 
     def use(self, event: bytes, authorizer: Address, nonce: bytes) -> None:
         """Mark a nonce as used for ever (5/nonce-once); emit the use or the cancellation."""
-        self.state.put(self.state.authorizations, (authorizer, nonce), True)
+        state = self.state
+        state.put(state.authorizations, (authorizer, nonce), state.height + 1)
         self.emit(event, authorizer, nonce)

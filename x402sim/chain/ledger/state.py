@@ -110,10 +110,10 @@ class LedgerState:
         self.balances: dict[Address, int] = {}
         self.supply = 0
         """The token's total supply in base units: the sum of all balances."""
-        self.authorizations: MutableMapping[tuple[Address, bytes], bool] = Spilling(
-            tuple[bytes, bytes], bool
+        self.authorizations: MutableMapping[tuple[Address, bytes], int] = Spilling(
+            tuple[bytes, bytes], int
         )
-        """The nonces of each payer that are used or cancelled."""
+        """The block that used or cancelled a nonce, by payer and nonce."""
         self.blacklisted: dict[Address, bool] = {}
         self.minter_allowances: dict[Address, int] = {}
         """How much each minter of Circle's token may still mint, in base units."""
@@ -146,13 +146,12 @@ class LedgerState:
         self._undo: list[_Write] = []
         self._forgotten = 0
         kept = (
-            *(self.balances, self.authorizations, self.blacklisted, self.minter_allowances),
+            *(self.balances, self.blacklisted, self.minter_allowances),
             *(self.codes, self.slots, self.allowances, self.permit_nonces, self.switches),
             *(self.native, self.account_nonces, self.nonce_bitmaps),
         )
         self._past: dict[int, MutableMapping[Any, Past]] = {id(mapping): {} for mapping in kept}
         """The past of each value in the state after a block, by the mapping's id."""
-        self._past[id(self.authorizations)] = Spilling(tuple[bytes, bytes], int)  # used once
         self._supplies: dict[None, Past] = {}
         self._recorded, self._supply_was = 0, 0
         """The mark up to which the past is recorded, and the supply then."""
@@ -170,7 +169,9 @@ class LedgerState:
         then = LedgerState()
         for name, mapping in vars(self).items():
             if name[0] != "_" and name not in ("supply", "height"):
-                past = self._past.get(id(mapping), {})
+                # a nonce is used once: its block is its past
+                is_past = mapping is self.authorizations
+                past = mapping if is_past else self._past.get(id(mapping), {})
                 setattr(then, name, _Then(mapping, past, block.number))
         supplied = self._supplies.get(None)
         supply = self.supply if supplied is None else _before(supplied, block.number, self.supply)

@@ -26,7 +26,7 @@ from x402sim.chain.rpc.jsonrpc import NO_EVM, error, is_id, result, why_invalid
 from x402sim.chain.rpc.reading import DEVELOP, RpcContext
 from x402sim.chain.rpc.subscriptions import News, Subscriptions, TooManyLogs, converse, on_ledger
 from x402sim.http.limits import MAX_BATCH, MAX_BATCH_BYTES
-from x402sim.http.web import CONNECTION, Application, answer, read_body
+from x402sim.http.web import Application, answer, connection, read_body
 from x402sim.protocol.crypto import PrivateKey, to_hex
 from x402sim.protocol.messages import BadMessage, decode, encode
 from x402sim.protocol.rpc_values import BadParams, Json, shown
@@ -196,8 +196,8 @@ def rpc_app(chain: LedgerChain, *, keys: Sequence[bytes] = (), unlocked: bool = 
         if request.method != "POST":
             return PlainTextResponse(documentation())
         develop = request.scope.get(DEVELOP)
-        is_outside = CONNECTION in request.scope
-        for_caller = replace(context, develop=develop, turns=turns if is_outside else None)
+        outside = turns if connection(request).is_socket else None
+        for_caller = replace(context, develop=develop, turns=outside)
         reply = await _answer(for_caller, await read_body(request))
         return Response(status_code=204) if reply is None else answer(reply)
 
