@@ -30,10 +30,9 @@ RECEIPT_S = 10.0
 def facilitator(
     host: common.Host = "127.0.0.1",
     port: Annotated[int, common.port("Port to listen on", "PORT")] = 4022,
-    *,
     rpc: Annotated[
         str, typer.Option(help="JSON-RPC of the chain's node.", metavar="URL", envvar=[*RPCS])
-    ],
+    ] = "",
     network: common.NetworkName = None,
     network_file: common.NetworkFile = None,
     setting: Annotated[
@@ -49,7 +48,8 @@ def facilitator(
     """Start the facilitator only, on your node."""
     with common.starting(None):
         if not rpc.startswith(("http://", "https://")):
-            raise ValueError(f"--rpc: a node's URL is http://HOST:PORT, not {rpc!r}")
+            wanted = f"give --rpc http://HOST:PORT of the chain's node, or set {RPCS[0]}"
+            raise ValueError(f"{wanted}; got {rpc or 'nothing'}")
         key = next((os.environ[name] for name in KEYS if os.environ.get(name)), None)
         if not key:
             raise ValueError(f"set {KEYS[0]}: the key of the account that settles and pays the gas")
