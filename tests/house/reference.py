@@ -19,7 +19,7 @@ import x402sim
 from x402sim import Decisions, events as declared
 from x402sim.chain.rpc.app import documentation
 from x402sim.cli import COMMANDS, load
-from x402sim.commands.conformance import SITE, judge_of
+from x402sim.commands.conformance import CAMPAIGN, SITE, judge_of
 from x402sim.journal import HEADER, Journal
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.states import PAYMENT, SESSION
@@ -87,7 +87,8 @@ def _commands(group: Mapping[str, Any], before: str = "") -> Iterator[tuple[str,
             yield before + name, command
         if name == "conformance":
             yield from (
-                (judge, judge_of(judge.split()[1])) for judge in [*JUDGES, f"conformance {SITE}"]
+                (judge, judge_of(judge.split()[1]))
+                for judge in [*JUDGES, f"conformance {CAMPAIGN}", f"conformance {SITE}"]
             )
 
 

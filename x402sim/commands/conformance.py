@@ -23,8 +23,8 @@ from x402sim.suite.subject import DEFAULT, SUBJECTS, Subject, subject as subject
 
 KNOWN = "known"
 """The word for --baseline that stands for the failures of published versions."""
-SITE = "site"
-"""The word after `conformance` for the command that makes a site of verdicts."""
+SITE, CAMPAIGN = "site", "campaign"
+"""The words after `conformance` for the commands that make a site of verdicts, and the verdicts."""
 EPILOG = """
 Outcomes: passed, failed, skipped (a need is missing), inconclusive (the check could not be
 completed), observed (the specification is silent). Exit codes: 0, every MUST held; 1, a MUST
@@ -206,12 +206,16 @@ def tell(text: str) -> None:
 
 
 def judge_of(name: str) -> Any:
-    """Return the command of another judge than the default, or of the site: `conformance NAME`."""
+    """Return the command of `conformance NAME`: another judge, the site, or a campaign."""
     own = typer.Typer(add_completion=False, rich_markup_mode=None)
     if name == SITE:
         from x402sim.commands import site
 
         own.command(SITE, help=site.HELP)(site.site)
+    elif name == CAMPAIGN:
+        from x402sim.commands import campaign
+
+        own.command(CAMPAIGN, help=campaign.HELP)(campaign.campaign)
     else:
         subject = subject_of(name)
         own.command(name, help=subject.help)(judging(subject))
@@ -226,7 +230,7 @@ class Command(TyperCommand):
         name = args[0] if args else ""
         if name == DEFAULT:
             args = args[1:]
-        elif name in {*SUBJECTS, SITE}:
+        elif name in {*SUBJECTS, SITE, CAMPAIGN}:
             command = judge_of(name)
             named["default_map"] = defaults(command, f"conformance {name}")
             return command.make_context(f"{info_name} {name}", args[1:], *more, **named)

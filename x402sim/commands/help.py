@@ -207,7 +207,8 @@ Three more judges, each with options of its own (`--help`):
   x402sim conformance facilitator --start CMD  a facilitator
   x402sim conformance server ITEM --start CMD  a server of the x402 standard
 
-`x402sim conformance site --out DIR` makes pages of verdicts on published versions.
+`x402sim conformance site --out DIR` makes pages of verdicts on published versions, and
+`x402sim conformance campaign --keep FILE` judges the versions.
 
 With the URL alone, the suite tests statuses, message shapes and payment checks, and pays nothing.
 With `--payer-key`, the suite also tests payments, bindings, replays and sessions. The suite prints

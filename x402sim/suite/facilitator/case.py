@@ -207,6 +207,7 @@ def tries(change: Change = lambda draft: draft) -> Callable[[Play], Awaitable[Tr
     """Return the play of a good payment with a change."""
 
     async def play(it: Play) -> Tried:
+        """A payment is verified, and then settled."""
         return await tried(it, change(await it.draft()))
 
     return play
@@ -220,6 +221,7 @@ def tries_each(changes: Mapping[str, Change]) -> Callable[[Play], Awaitable[list
     """
 
     async def play(it: Play) -> list[Tried]:
+        """Payments of one payer, each wrong in another way, are verified, and then settled."""
         payer, found = await it.room.payer(), []
         for about, change in changes.items():
             last = await tried(it, change(await it.draft(payer)), about)
