@@ -355,6 +355,20 @@ def test_a_replaced_transaction_can_never_be_mined(run, town, chain, connect):
         run(chain.wait(tx_hash, 5))
 
 
+def test_a_transaction_that_waits_below_its_senders_count_can_never_be_mined(
+    run, town, chain, between
+):
+    """anvil can pass over one of many transactions that arrive at once, and keeps it waiting."""
+    no_automine(town)
+    tx_hash = run(chain.send(pay_call()))
+    truth = between.truth
+    between.rules["eth_getTransactionCount"] = lambda who, block: (
+        {"result": "0x1"} if block == "latest" else truth("eth_getTransactionCount", who, block)
+    )
+    with pytest.raises(ChainError, match=f"passed over: nonce 0 of {RELAYER.address}"):
+        run(chain.wait(tx_hash, 0.05))
+
+
 def test_one_node_that_lags_behind_is_no_proof_of_replacement(run, town, chain, between):
     """Twice in a row it knows a higher nonce and not the transaction; then it catches up."""
     tx_hash = run(chain.send(pay_call()))

@@ -262,8 +262,27 @@ class Sender:
             who = f"nonce {sent.nonce} of {checksum(sent.sender)}"
             raise Replaced(f"{to_hex(tx_hash)} was replaced by another transaction with {who}")
 
+    async def passes_over(self, tx_hash: Hash) -> str:
+        """Return why an unmined transaction of ours will never be mined; "" if it may be.
+
+        anvil can skip a nonce if many transactions arrive at once: this one would wait for good.
+        """
+        if (sent := self.sent.get(tx_hash)) is None:
+            return ""
+        params = to_hex(sent.sender), "latest"
+        with suppress(ChainError):
+            receipt, counted = await self._node.ask_all(  # of a single node
+                ("eth_getTransactionReceipt", to_hex(tx_hash)),
+                ("eth_getTransactionCount", *params),
+            )
+            count = self._node.parse(read_quantity, "eth_getTransactionCount", counted)
+            if receipt is None and count > sent.nonce:
+                self.forget(tx_hash)
+                return f"nonce {sent.nonce} of {checksum(sent.sender)} is used, without it"
+        return ""
+
     def forget(self, tx_hash: Hash) -> None:
-        """Stop tracking a transaction: it is mined."""
+        """Stop tracking a transaction: it is mined, or never will be."""
         self.sent.pop(tx_hash, None)
 
     async def _count(self, account: Address, block: str) -> int:
@@ -430,6 +449,8 @@ class EvmChain:
                     pause_s = min(2 * pause_s, POLL_S)
                     receipt = await self._find_receipt(tx_hash)
         except TimeoutError:
+            if why := await self._sender.passes_over(tx_hash):
+                raise Replaced(f"{to_hex(tx_hash)} was passed over: {why}") from None
             raise TimeoutError(f"{to_hex(tx_hash)} was not mined within {timeout_s} s") from None
         self._sender.forget(tx_hash)
         return receipt
