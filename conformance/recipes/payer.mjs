@@ -1,4 +1,4 @@
-// A purchase by a client for Node, as its guide says: `node payer.mjs fetch|axios|fetch-v1`. X402SIM_TASK_FILE
+// A purchase by a client for Node, as its guide says: `node payer.mjs CLIENT`, one of `clients`. X402SIM_TASK_FILE
 // names the file of the task. It prints the goods and exits 0, or exits 75, to be started again: no client retries by
 // itself.
 import { readFileSync } from "node:fs";
@@ -27,6 +27,10 @@ async function config({ x402Client }) {
     : { schemes, policies: [(_, offers) => offers.filter(fits)] };
 }
 
+const byAxios = (client) => async (url, { method, signal }) => {
+  const answer = await client.request({ url, method, signal });
+  return { ok: true, text: () => JSON.stringify(answer.data) };
+};
 const clients = {
   async fetch() {
     const sdk = await import("@x402/fetch");
@@ -34,18 +38,15 @@ const clients = {
   },
   async axios() {
     const [{ default: axios }, sdk] = [await import("axios"), await import("@x402/axios")];
-    const client = sdk.wrapAxiosWithPaymentFromConfig(axios.create(), await config(sdk));
-    return async (url, { method, signal }) => {
-      const answer = await client.request({ url, method, signal });
-      return { ok: true, text: () => JSON.stringify(answer.data) };
-    };
+    return byAxios(sdk.wrapAxiosWithPaymentFromConfig(axios.create(), await config(sdk)));
   },
   async "fetch-v1"() {
-    const [{ wrapFetchWithPayment }, { createWalletClient, http }, { baseSepolia }] = await Promise.all(
-      ["x402-fetch", "viem", "viem/chains"].map((name) => import(name)),
-    );
-    const wallet = createWalletClient({ account, transport: http(task.rpc_url), chain: baseSepolia });
-    return wrapFetchWithPayment(fetch, wallet, BigInt(cap), found);
+    const { wrapFetchWithPayment } = await import("x402-fetch");
+    return wrapFetchWithPayment(fetch, account, BigInt(cap), found);
+  },
+  async "axios-v1"() {
+    const [{ default: axios }, { withPaymentInterceptor }] = [await import("axios"), await import("x402-axios")];
+    return byAxios(withPaymentInterceptor(axios.create(), account, found));
   },
 };
 try {

@@ -1,4 +1,4 @@
-"""A purchase by a client in Python: `python payer.py httpx|requests|x402-client`.
+"""A purchase by a client in Python: `python payer.py CLIENT`, one of `CLIENTS`.
 
 X402SIM_TASK_FILE names the file of the task. It prints the goods and exits 0, or exits 75, to be
 started again: no client retries by itself.
@@ -67,10 +67,59 @@ def by_x402_client(task: dict[str, Any]) -> tuple[int, str]:
         return answer.status_code, answer.text
 
 
+def by_requests_v1(task: dict[str, Any]) -> tuple[int, str]:
+    """Buy with requests, by version 1."""
+    from x402.clients.requests import x402_requests
+
+    session = x402_requests(*account_and_cap(task))
+    answer = session.request(task["method"], task["url"], timeout=DEADLINE_S)
+    return answer.status_code, answer.text
+
+
+async def by_httpx_v1(task: dict[str, Any]) -> tuple[int, str]:
+    """Buy with httpx, by version 1."""
+    from x402.clients.httpx import x402HttpxClient
+
+    async with x402HttpxClient(*account_and_cap(task), timeout=DEADLINE_S) as http:
+        async with asyncio.timeout(DEADLINE_S):
+            answer = await http.request(task["method"], task["url"])
+            return answer.status_code, (await answer.aread()).decode()
+
+
+def account_and_cap(task: dict[str, Any]) -> tuple[Any, int, Any]:
+    """Return the account, the cap, and the choice of an offer: clients of version 1 take them.
+
+    The clients' own choice is of the first offer, on whatever network, or of no offer.
+    """
+    from x402.clients.base import x402Client
+
+    asset, cap = task["asset"].lower(), int(task["max_amount_base_units"])
+
+    def choose(offers: list[Any], network: Any, scheme: Any, most: Any) -> Any:
+        mine = [each for each in offers if each.asset.lower() == asset]
+        mine = [each for each in mine if int(each.max_amount_required) <= cap]
+        choice = x402Client.default_payment_requirements_selector
+        return choice(mine, task["network_name"], "exact", most)
+
+    return Account.from_key(task["private_key"]), cap, choose
+
+
+def by_billmyagent(task: dict[str, Any]) -> tuple[int, str]:
+    """Buy with billmyagent, which takes no cap."""
+    from billmyagent import PaymentClient, create_signer
+
+    client = PaymentClient(signer=create_signer(task["network_name"], task["private_key"]))
+    answer = client.http.request(task["method"], task["url"], timeout=DEADLINE_S)
+    return answer.status_code, answer.text
+
+
 CLIENTS = {
     "httpx": lambda task: asyncio.run(by_httpx(task)),
     "requests": by_requests,
+    "httpx-v1": lambda task: asyncio.run(by_httpx_v1(task)),
+    "requests-v1": by_requests_v1,
     "x402-client": by_x402_client,
+    "billmyagent": by_billmyagent,
 }
 with open(os.environ["X402SIM_TASK_FILE"], encoding="utf-8") as file:
     status, text = CLIENTS[sys.argv[1]](json.load(file))

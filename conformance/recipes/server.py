@@ -1,14 +1,15 @@
 """A shop with three paid pages, as the guide of a middleware for FastAPI or Flask builds one.
 
-`python server.py fastapi|flask`. The environment has PORT,
-FACILITATOR_URL, X402SIM_PAY_TO and X402SIM_NETWORK (CAIP-2). Each page that a handler makes has a
-number of its own.
+`python server.py SHOP`, one of `SHOPS`. The environment has PORT, FACILITATOR_URL, X402SIM_PAY_TO,
+X402SIM_NETWORK (CAIP-2) and X402SIM_NETWORK_NAME. Each page that a handler makes has a number of
+its own.
 """
 
 import itertools
 import os
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 PORT, NETWORK = int(os.environ["PORT"]), os.environ["X402SIM_NETWORK"]
@@ -64,8 +65,66 @@ def for_flask(app: Any) -> None:
     payment_middleware(app, routes, server)
 
 
-def fastapi(add: Callable[[Any], None]) -> None:
-    """Sell with FastAPI behind a middleware."""
+def offers_v1() -> list[dict[str, Any]]:
+    """Return the words of each page for a middleware of version 1, which knows no methods."""
+    network, config = os.environ["X402SIM_NETWORK_NAME"], {"url": FACILITATOR}
+    return [
+        {
+            "path": page.split()[1],
+            "price": price,
+            "pay_to_address": PAY_TO,
+            "network": network,
+            "facilitator_config": config,
+        }
+        for page, price in PRICES.items()
+    ]
+
+
+def for_fastapi_v1(app: Any) -> None:
+    """Add the middlewares of version 1 to an app."""
+    from x402.fastapi.middleware import require_payment
+
+    for offer in offers_v1():
+        app.middleware("http")(require_payment(**offer))
+
+
+def for_flask_v1(app: Any) -> None:
+    """Add the middleware of version 1 to an app."""
+    from x402.flask.middleware import PaymentMiddleware
+
+    middleware = PaymentMiddleware(app)
+    for offer in offers_v1():
+        middleware.add(**offer)
+
+
+def billmyagent(app: Any) -> None:
+    """Add the middleware of billmyagent to an app."""
+    middleware = import_module(f"billmyagent.middleware.{sys.argv[1].partition('-')[2]}")
+    middleware.add_payment_middleware(
+        app,
+        pay_to=PAY_TO,
+        routes=PRICES,
+        facilitator_url=FACILITATOR,
+        network=os.environ["X402SIM_NETWORK_NAME"],
+    )
+
+
+def fastapi_x402() -> None:
+    """Sell behind fastapi-x402, which marks the handlers."""
+    import fastapi_x402.facilitator  # noqa: F401 - else the first payment waits for this import
+    from fastapi_x402 import init_x402, pay
+
+    network = os.environ["X402SIM_NETWORK_NAME"]
+    fastapi(
+        lambda app: init_x402(app, pay_to=PAY_TO, network=network, facilitator_url=FACILITATOR),
+        lambda page: pay(PRICES[page]),
+    )
+
+
+def fastapi(
+    add: Callable[[Any], None], mark: Callable[[str], Any] = lambda page: lambda handler: handler
+) -> None:
+    """Sell with FastAPI behind a middleware; `mark` marks the handler of a page."""
     import uvicorn
     from fastapi import FastAPI
 
@@ -80,9 +139,9 @@ def fastapi(add: Callable[[Any], None]) -> None:
 
     app = FastAPI()
     add(app)
-    app.get("/weather")(weather)
-    app.get("/forecast")(forecast)
-    app.post("/report")(report)
+    app.get("/weather")(mark("GET /weather")(weather))
+    app.get("/forecast")(mark("GET /forecast")(forecast))
+    app.post("/report")(mark("POST /report")(report))
     uvicorn.run(app, host="127.0.0.1", port=PORT, log_level="warning")
 
 
@@ -98,4 +157,13 @@ def flask(add: Callable[[Any], None]) -> None:
     app.run(host="127.0.0.1", port=PORT, threaded=True)
 
 
-{"fastapi": lambda: fastapi(for_fastapi), "flask": lambda: flask(for_flask)}[sys.argv[1]]()
+SHOPS = {
+    "fastapi": lambda: fastapi(for_fastapi),
+    "fastapi-v1": lambda: fastapi(for_fastapi_v1),
+    "fastapi-x402": fastapi_x402,
+    "billmyagent-fastapi": lambda: fastapi(billmyagent),
+    "flask": lambda: flask(for_flask),
+    "flask-v1": lambda: flask(for_flask_v1),
+    "billmyagent-flask": lambda: flask(billmyagent),
+}
+SHOPS[sys.argv[1]]()

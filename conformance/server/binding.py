@@ -87,7 +87,7 @@ def _both(play: Play, observed: Uses) -> Found:
 
 
 _CHARGED = Demand(
-    title="Charged only if served",
+    title="The payment of something cheap, sent for something dear, is charged only if served",
     ground=texts.derived(
         texts.STATUS_FAILED, texts.INTENT, so="a payment that is refused does not move"
     ),

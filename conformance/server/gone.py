@@ -16,6 +16,9 @@ def _while_held(path: str, *, after: bool = False) -> Callable[[Play], Awaitable
     """
 
     async def play(it: Play) -> Trade:
+        """A payer pays; while the facilitator holds the call, the payer closes the connection. Then
+        the facilitator answers, and the payer sends the same payment again, at most twice.
+        """
         payment, gate = await it.draft(), asyncio.Event()
         with it.double.twisted(on(path, waits(gate, after=after))):
             async with it.leaving(payment):

@@ -179,7 +179,7 @@ def _left_is_paid(play: Play, observed: Streamed) -> Found:
 @case(
     "handler/unpaid",
     Demand(
-        title="The handler runs for no payment without verify",
+        title="The handler runs only for a payment that verify has accepted",
         ground=texts.derived(
             texts.NO_VALID_PAYMENT,
             texts.FLOW,

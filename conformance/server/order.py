@@ -295,7 +295,7 @@ async def _fails(play: Play) -> Trade:
 @case(
     "order/settled-lost-used",
     *of_a_lost_settlement(
-        "The answer of settle is lost, and the facilitator refuses the payment as used"
+        "The facilitator settles, the answer is lost, and later answers say that the nonce is used"
     )[:1],
 )
 async def _lost_and_used(play: Play) -> Trade:
@@ -321,14 +321,14 @@ ROWS = [
         for path in (VERIFY, SETTLE)
     ),
     *(
-        case(f"order/settled-{slug}", *of_a_lost_settlement(f"Settle has settled, and {what}"))(
-            with_facilitator(_once(do))
-        )
+        case(
+            f"order/settled-{slug}", *of_a_lost_settlement(f"The facilitator settles, and {what}")
+        )(with_facilitator(_once(do)))
         for slug, (what, do) in _LOST.items()
     ),
     case(
         "order/settled-late",
-        *of_a_lost_settlement(f"Settle has settled, and answers {LATE_S:g} s later"),
+        *of_a_lost_settlement(f"The facilitator settles, and answers {LATE_S:g} s later"),
         waits_s=LATE_S,
     )(with_facilitator(lambda: on(SETTLE, first(1, late(LATE_S, after=True))))),
     *(

@@ -263,8 +263,7 @@ async def _asked_by_head(play: Play) -> Answer:
 @case(
     "path/head",
     Demand(
-        title="An unpaid HEAD is not answered from the goods: without their length, and without a "
-        "run of the handler",
+        title="An unpaid HEAD runs no handler, and tells no length of the goods",
         ground=texts.derived(
             texts.NO_VALID_PAYMENT,
             texts.HEAD,

@@ -90,6 +90,7 @@ def refuses(changes: Changes) -> Callable[[Play], Awaitable[list[Refusal]]]:
     """Return the play of wrong payments, each in a request."""
 
     async def play(it: Play) -> list[Refusal]:
+        """A payer sends one wrong payment after the other, each changed in another way."""
         names, found = list(changes(it, await it.draft())), []
         for about in names:  # a new payment for each: servers keep a nonce with its first change
             payment = changes(it, await it.draft())[about]

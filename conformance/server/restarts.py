@@ -65,6 +65,9 @@ def _while_held(path: str, *, after: bool = False) -> Callable[[Play], Awaitable
     """
 
     async def play(it: Play) -> Trade:
+        """A payer pays; while the facilitator holds the call, the server is killed (SIGKILL). The
+        server is started again, and the payer sends the same payment again, at most twice.
+        """
         it.needs_restarts()
         payment, gate = await it.draft(), asyncio.Event()
         with it.double.twisted(on(path, waits(gate, after=after))):

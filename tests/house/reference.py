@@ -20,7 +20,7 @@ import x402sim
 from x402sim import Decisions, events as declared
 from x402sim.chain.rpc.app import documentation
 from x402sim.cli import COMMANDS, load
-from x402sim.commands.conformance import SITE, judge_of
+from x402sim.commands.conformance import CAMPAIGN, SITE, judge_of
 from x402sim.journal import HEADER, Journal
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.states import PAYMENT, SESSION
@@ -45,15 +45,8 @@ OF_DOCSTRINGS = "python"
 
 JUDGES = [f"conformance {each}" for each in SUBJECTS if each != DEFAULT]
 EXITS = """
-## Exit codes
-
-| exit code | meaning |
-| --- | --- |
-| 0 | success; in `conformance`, every MUST held |
-| 1 | a failure was found |
-| 2 | the command could not start; in `conformance`, also no verdict |
-| 75 | `pay --state-dir`: another start has not ended; nothing was signed |
-| 130 | Ctrl-C interrupted it |
+Exit codes: 0, success (in `conformance`, every MUST held); 1, a failure was found; 2, the command could not start (in `conformance`,
+also no verdict); 75, of `pay --state-dir`: another start has not ended, and nothing was signed; 130, Ctrl-C.
 """
 
 
@@ -102,7 +95,8 @@ def _commands(group: Mapping[str, Any], before: str = "") -> Iterator[tuple[str,
             yield before + name, command
         if name == "conformance":
             yield from (
-                (judge, judge_of(judge.split()[1])) for judge in [*JUDGES, f"conformance {SITE}"]
+                (judge, judge_of(judge.split()[1]))
+                for judge in [*JUDGES, f"conformance {CAMPAIGN}", f"conformance {SITE}"]
             )
 
 

@@ -22,7 +22,7 @@ from tests.house import ROOT, blocks, picture
 from tests.house.reference import FILES, GUIDE, OF_DOCSTRINGS, PAGES
 from x402sim import BASE_SEPOLIA, LocalServer, PaymentAuth, Settings
 from x402sim.cli import COMMANDS, load
-from x402sim.commands.conformance import SITE
+from x402sim.commands.conformance import CAMPAIGN, SITE
 from x402sim.suite.subject import SUBJECTS
 
 WRITTEN = sorted(page.stem for page in GUIDE.glob("*.md") if page.stem not in PAGES)
@@ -302,7 +302,7 @@ def options_of(words: list[str]) -> set[str] | None:
         return None
     command = load(words[0])
     if (
-        words[0] == "conformance" and words[1:2] and words[1] in {*SUBJECTS, SITE}
+        words[0] == "conformance" and words[1:2] and words[1] in {*SUBJECTS, CAMPAIGN, SITE}
     ):  # made when it is asked for
         context = command.make_context("conformance", [words[1], "--help"], resilient_parsing=True)
         command = context.command

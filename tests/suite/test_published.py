@@ -19,7 +19,7 @@ FEW = {
         "server/control",
         "server/header/version-answer",
         "server/order/refused",
-        "server/order/settled-lost",
+        "kit/order/settled-lost",
         "server/path/head",
     ),
     "payer": (
@@ -86,7 +86,7 @@ def test_a_version_installed_by_its_recipe_gets_its_verdict(
 def test_a_settlement_whose_answer_is_lost_is_charged_and_never_served(name: str) -> None:
     """Measured before there was a judge: 24 of 24, for four middlewares and six faults."""
     losses = {check_id: it.lost for (check_id, _), it in kept("server")[name].failures.items()}
-    found = [losses.get(f"server/order/settled-{each}") for each in LOST]
+    found = [losses.get(f"kit/order/settled-{each}") for each in LOST]
     assert found == ["0.01 USDC"] * len(LOST)
     assert ("server/header/version-answer" in losses) == name.startswith("x402[")
     assert ("server/path/head" in losses) == ("fastapi" not in name)

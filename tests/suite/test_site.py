@@ -17,13 +17,13 @@ from x402sim.report.results import CaseResult, Loss, Outcome, Result, by_dialect
 from x402sim.spec.ground import folder
 from x402sim.suite import baseline, published, sdk, texts
 from x402sim.suite.case import by_id
-from x402sim.suite.published import Verdicts, Withdrawn
+from x402sim.suite.published import Verdicts, Withdrawn, record_of
 from x402sim.suite.site import SUBJECTS, Site, column, slug
 from x402sim.suite.subject import subject
 from x402sim.suite.vectors.differing import differences
 from x402sim.suite.vectors.vector import files
 
-LOST = "server/order/settled-lost"
+LOST = "kit/order/settled-lost"
 
 
 class Page(HTMLParser):
@@ -77,24 +77,30 @@ def test_the_page_of_a_case_has_the_sentence_the_loss_and_the_command_that_repea
     for sentence in by_id(subject("server").cases())[LOST][0].ground.sentences:
         assert sentence.section in page
         assert f'<a href="{texts.url_of(sentence)}">{sentence.section}</a>' in page
-    assert "(x402-specification-v2.md, " in page
+    assert "(payment_identifier.md, " in page
+    assert "at most twice, until it is served" in page, "what payer and facilitator do"
     assert "0.01 USDC" in page
     assert re.search(
         rf"x402sim conformance server --sdk .{{1,5}}x402\[fastapi\]==2\.25\.0.{{1,5}} --only {LOST}",
         page,
     )
-    first = "server-order-settled-lost-used.html"
+    first = "kit-order-settled-lost-used.html"
     assert f'They are kept of <a href="../case/{first}">' in page, (
         "it shows no other case's answers"
     )
     assert "10000 base units from 0x" not in page
     assert "10000 base units from 0x" in site[f"case/{first}"]
     assert "503 with Retry-After" in page, "what repairs it"
-    assert re.search(r"MUST fail, \d causes", site["badge/server-x402-fastapi-2.25.0.svg"])
-    assert LOST in site["drift.html"]
+    assert re.search(r"MUST fail, \d cause", site["badge/server-x402-fastapi-2.25.0.svg"])
+    assert LOST not in site["drift.html"], "a SHOULD"
+    assert "server/path/head" in site["drift.html"]
     shown = site["version/server-x402-fastapi-2.25.0.html"]
     assert "PAYMENT-SIGNATURE: as before" in shown
     assert "10000 base units from 0x" in shown
+    express = site["version/server-at-x402-express-2.18.0.html"]
+    assert "\n\npaying 0x" in express, "an empty line before an exchange"
+    assert "Observed: no text decides: " in shown
+    assert "server-replicas-lost.html" in shown.partition("Not judged")[2]
 
 
 def test_each_text_has_the_address_of_its_revision() -> None:
@@ -151,7 +157,7 @@ def test_an_exchange_is_kept_in_lines_without_what_is_there_before() -> None:
     seen = published.evidence(result("server/a/b", "failed", exchanges=(paid, paid, Exchange("it logged no line"))))["shown"]  # fmt: skip
     end = ("-> 402", "  7 base units to 0xabababab…")
     begin, again = ("paying:", "GET /weather"), ("PAYMENT-SIGNATURE: as before", "  the body: as before")  # fmt: skip
-    assert seen == (*begin, *sent.headers, "  " + sent.body, *end, *begin, *again, *end)
+    assert seen == (*begin, *sent.headers, "  " + sent.body, *end, "", *begin, *again, *end)
 
 
 def result(check_id: str, outcome: str, dialect: str = "v2", loss: int = 0, exchanges: Exchanges = ()) -> Result:  # fmt: skip
@@ -207,6 +213,30 @@ def test_the_command_writes_a_site_and_says_where(
         assert archive.read("site/index.html") == (out / "index.html").read_bytes()
     empty = tmp_path / "none.json"
     assert "--keep" in refused("site", "--out", str(tmp_path), "--verdicts", str(empty))
+
+
+def test_a_campaign_leaves_out_what_is_judged_and_tells_what_cannot_be_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    recipe = next(each for each in sdk.recipes("payer") if each.package == "x402-client")
+    (version,), cases = recipe.versions, subject("payer").cases()
+    about = About("payer", "x402-client==0.1.0", "2026-12-01T00:00:00+00:00", {})
+    done, kept = tmp_path / "done.json", tmp_path / "kept.json"
+    published.keep(done, record_of(about, [], cases, recipe.name, version, ""), cases)
+    assert run("conformance", "campaign", "--keep", done, "--only", "x402-client").exit_code == 0
+    found = run("conformance", "campaign", "--keep", kept, "--only", "x402-client")
+    assert found.exit_code == 2
+    assert "1 of 1: payer x402-client 0.1.0, about 1 min left" in found.stderr
+    assert "no verdict: x402sim: --sdk: x402-client==0.1.0 cannot be installed" in found.stderr
+    assert not kept.exists()
+    assert "@x402/fetch" in refused("campaign", "--keep", str(kept), "--only", "@x402/fetsch")
+
+
+def test_a_version_names_the_recipe_of_its_first_number() -> None:
+    names = [sdk.named("server", f"x402[flask]=={each}")[0].name for each in ("0.2.0", "2.9.0")]
+    assert names == ["x402[flask] (version 1)", "x402[flask]"]
 
 
 def test_a_recipe_names_a_program_that_ships_and_options_of_its_judge() -> None:
@@ -273,4 +303,4 @@ def test_each_package_has_pages_of_its_own() -> None:
 def test_the_shipped_verdicts_are_small_and_of_known_batteries() -> None:
     verdicts: Verdicts = published.read(published.shipped())
     assert {each.battery for each in verdicts.records} == {*verdicts.batteries}
-    assert published.shipped().stat().st_size < 400_000
+    assert published.shipped().stat().st_size < 30_000 * len(verdicts.records)

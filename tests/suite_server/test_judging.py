@@ -104,7 +104,7 @@ def judged(ids: str, *servers: list[str], items: Sequence[Item] = ITEMS) -> dict
 
 
 def test_a_failure_is_played_again_and_says_what_it_costs() -> None:
-    (found,) = judged("server/order/settled-lost [v2]", ["unknown is refused"]).values()
+    (found,) = judged("kit/order/settled-lost [v2]", ["unknown is refused"]).values()
     assert found.outcome is Outcome.FAILED
     assert str(found.loss).startswith("0.01 USDC: charged and not served")
     assert any(str(each).startswith("GET /weather: 402") for each in found.exchanges)
@@ -144,14 +144,14 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Told
 def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
     asked: Callable[..., Told],
 ) -> None:
-    only = ("--dialects", "v2", "--only", "server/order/settled-cut")
+    only = ("--dialects", "v2", "--only", "kit/order/settled-cut")
     code, told, report = asked("'unknown is refused'", *only)
     assert code == 1, told
     assert report["subject"] == "server"
     (cause,) = report["causes"]
     assert "tells a payer whose money has moved that the payment has failed" in cause["cause"]
     (failed,) = [each for each in report["results"] if each["outcome"] == "failed"]
-    assert failed["rerun"].endswith("--only server/order/settled-cut")
+    assert failed["rerun"].endswith("--only kit/order/settled-cut")
     assert "Plan: 1 id in 1 play of /weather" in told
     assert "report.json" in told.partition("[…]")[2]
     asked = [each for each in failed["exchanges"] if "request" in each]
@@ -391,7 +391,7 @@ def test_a_server_cannot_change_the_world_that_it_is_judged_in() -> None:
 
     async def run() -> list[Outcome]:
         judge = ServerJudge(subject=App(make), dialects=(Dialect.V2,), items=ITEMS, jobs=1)
-        mine = cases("server/control/sells [v2] server/order/settled-lost [v2]")
+        mine = cases("server/control/sells [v2] kit/order/settled-lost [v2]")
         return [found.outcome for case, found in await judge.every(mine)]
 
     assert set(asyncio.run(run())) == {Outcome.PASSED}

@@ -56,12 +56,12 @@ DEFECTS = {
     "head is free": "server/path/head [v2 v1] kit/path/head-success [v2]",
     "head is free, hides its length": "server/path/head [v2]",
     "head pays, refuses what was served": "kit/path/head-paid [v2]",
-    "unknown is refused": "server/order/settled-lost [v2] server/order/settled-cut [v1] "
-    "server/order/settled-gateway [v2] kit/order/settled-lost-first [v1] "
-    "server/order/settled-twice [v1]",
+    "unknown is refused": "kit/order/settled-lost [v2] kit/order/settled-cut [v1] "
+    "kit/order/settled-gateway [v2] kit/order/settled-lost-first [v1] "
+    "kit/order/settled-twice [v1]",
     "unknown is refused, no result of refusals": "kit/order/settled-pending-first [v2]",
-    "forgets what is unknown, never verifies": "server/order/settled-lost-used [v2] "
-    "server/order/settled-lost-used [v1]",
+    "forgets what is unknown, never verifies": "kit/order/settled-lost-used [v2] "
+    "kit/order/settled-lost-used [v1]",
     "says unknown for ever": "kit/order/settled-lost-again [v2] kit/order/settled-cut-again [v1]",
     "open when settle fails": "server/order/settle-down [v2] server/order/settle-lost [v1] "
     "server/order/settle-moved [v2]",
@@ -151,7 +151,7 @@ HONEST = {
     "no result of refusals": "server/order/refused server/order/invalid",
     "preflight is asked to pay, no cors": "server/offer kit/offer",
     "serves one name": "server/offer server/path",
-    "believes the chain alone": "server/many server/order/settled server/order/refused kit/many",
+    "believes the chain alone": "server/many kit/order/settled server/order/refused kit/many",
     "believes 200 alone": "server/payment server/header server/order",
     "goes by what was signed, does not compare": "server/payment",
     "one nonce for all payers": "server/many",
@@ -159,7 +159,7 @@ HONEST = {
     "counts requests": "server/handler/unpaid server/path/head",
     "names the inner scheme": "server/offer kit/offer",
     "names the inner address": "server/offer kit/offer",
-    "says unknown for ever": "server/order/settled",
+    "says unknown for ever": "kit/order/settled",
     "refuses what was served": "server/many kit/many server/gone kit/gone server/restart "
     "server/replicas kit/restart kit/replicas",
     "decodes before the wall": "server/path",

@@ -152,7 +152,7 @@ def test_goods_sold_by_permit2_pass(goods: Sequence[str], more: Sequence[str]) -
 def test_goods_sold_upto_are_settled_as_used_and_no_approval_is_needed() -> None:
     ids = (
         "server/control/sells [upto] server/control/sells-receipt [upto] server/handler/used [upto] "
-        "kit/payment/balance-allowance (allowance) [upto] server/order/settled-lost [upto]"
+        "kit/payment/balance-allowance (allowance) [upto] kit/order/settled-lost [upto]"
     )
     judged = found(ServicePolicy(), ids, "GET /weather 0.003 upto 0.01", "0.003 /weather")
     (sponsored,) = [each for each in judged if each.outcome is not Outcome.PASSED]
@@ -163,7 +163,7 @@ def test_goods_sold_upto_are_settled_as_used_and_no_approval_is_needed() -> None
 def test_exact_by_permit2_is_sold_beside_eip_3009() -> None:
     ids = (
         "server/control/sells [v2] server/control/sells [permit2] server/identifier/again [permit2] "
-        "server/order/settled-lost [permit2] server/many/again [permit2]"
+        "kit/order/settled-lost [permit2] server/many/again [permit2]"
     )
     judged = found(ServicePolicy(), ids, "GET /weather permit2 0.01")
     assert [each.outcome for each in judged] == [Outcome.PASSED] * 5, judged

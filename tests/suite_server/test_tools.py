@@ -51,8 +51,8 @@ DEFECTS = {
     "server/binding/body [mcp] server/many/again [mcp]",
     "claims late, keeps nothing": "kit/many/at-once-told-again [mcp]",
     "serves again": "server/many/again [mcp] server/many/at-once [mcp] server/many/at-once-settling [mcp]",
-    "unknown is refused": "server/order/settled-lost [mcp] server/order/settled-cut [mcp] "
-    "kit/order/settled-lost-first [mcp] server/order/settled-twice [mcp]",
+    "unknown is refused": "kit/order/settled-lost [mcp] kit/order/settled-cut [mcp] "
+    "kit/order/settled-lost-first [mcp] kit/order/settled-twice [mcp]",
     "unknown is refused, no result of refusals, no error": "kit/order/settled-pending-first [mcp]",
     "says unknown for ever": "kit/order/settled-lost-again [mcp]",
     "open when settle fails": "server/order/settle-down [mcp] server/order/settle-moved [mcp]",
@@ -69,9 +69,9 @@ DEFECTS = {
     "settles the first offer": "server/offer/each [mcp]",
 }
 HONEST = {
-    "says unknown for ever": "server/order/settled",
+    "says unknown for ever": "kit/order/settled",
     "refuses what was served": "server/many server/gone",
-    "has sessions, answers by events": "server/control server/many server/tool server/gone server/order/settled-lost",
+    "has sessions, answers by events": "server/control server/many server/tool server/gone kit/order/settled-lost",
     "several offers": "server/offer server/payment",
     "never verifies": "server/order/invalid",
 }

@@ -25,8 +25,8 @@ from x402sim.text.words import unknown
 
 KNOWN = "known"
 """The word for --baseline that stands for the failures of published versions."""
-SITE = "site"
-"""The word after `conformance` for the command that makes a site of verdicts."""
+SITE, CAMPAIGN = "site", "campaign"
+"""The words after `conformance` for the commands that make a site of verdicts, and the verdicts."""
 OF_EVERY_JUDGE = ("--only", "--list", "--baseline", "--report", "--json", "--strict")
 """The options that the help of the default judge tells for all."""
 EPILOG = """
@@ -187,19 +187,23 @@ def keep_verdict(file: Path, subject: Subject[Any], about: About, results: Resul
 
 
 def judge_of(name: str) -> Any:
-    """Return the command of another judge than the default, or of the site: `conformance NAME`."""
+    """Return the command of `conformance NAME`: another judge, the site, or a campaign."""
     own = typer.Typer(add_completion=False, rich_markup_mode=None)
     if name == SITE:
         from x402sim.commands import site
 
         own.command(SITE, help=site.HELP)(site.site)
+    elif name == CAMPAIGN:
+        from x402sim.commands import campaign
+
+        own.command(CAMPAIGN, help=campaign.HELP)(campaign.campaign)
     else:
         subject = subject_of(name)
         told = "x402sim conformance --help"
         epilog = f"Options of every judge (see `{told}`): {', '.join(OF_EVERY_JUDGE)}."
         own.command(name, help=subject.help, epilog=epilog)(judging(subject))
     command = made(own)
-    for each in command.params:
+    for each in command.params if name not in (SITE, CAMPAIGN) else ():
         each.hidden = not {*OF_EVERY_JUDGE}.isdisjoint(each.opts)
     return command
 
@@ -212,7 +216,7 @@ class Command(TyperCommand):
         name = args[0] if args else ""
         if name == DEFAULT:
             args = args[1:]
-        elif name in {*SUBJECTS, SITE}:
+        elif name in {*SUBJECTS, SITE, CAMPAIGN}:
             command = judge_of(name)
             named["default_map"] = defaults(command, f"conformance {name}")
             return command.make_context(f"{info_name} {name}", args[1:], *more, **named)

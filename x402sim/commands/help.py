@@ -137,7 +137,8 @@ Exit codes: 0, all is the same; 1, something differs; 2, the result cannot be re
 
 Other judges, each with options of its own (`--help`): `conformance payer` (payers and agents),
 `conformance facilitator`, `conformance server` (the x402 standard), `conformance vectors` (any
-implementation, by an adapter). `conformance site` makes pages of verdicts.
+implementation, by an adapter). `conformance campaign --keep FILE` judges published versions, and
+`conformance site` makes pages of their verdicts.
 
 Example: x402sim conformance http://127.0.0.1:8000 --report report.html
 

@@ -13,9 +13,7 @@ from x402sim.text.words import counted
 
 HELP = """Make a static site of verdicts on published versions.
 
-\b
-Example: x402sim conformance facilitator --sdk x402==2.25.0 --keep verdicts.json
-         x402sim conformance site --verdicts verdicts.json --out site
+Example: x402sim conformance site --verdicts verdicts.json --out site
 """
 
 

@@ -49,8 +49,9 @@ Folded = dict[str, str]
 class Failures(msgspec.Struct, frozen=True, omit_defaults=True):
     """Failed ids with one level and cause, and one loss (of gas, the loss of the first id).
 
-    For the first id of a MUST: `actual` is the behaviour seen, `expected` the behaviour demanded,
-    `shown` the lines of requests, answers and transfers. `seen` is the behaviour of the other ids.
+    For the first id: `actual` is the behaviour seen, `expected` the behaviour demanded, `shown` the
+    lines of requests, answers and transfers, with an empty line between two exchanges. `seen` is
+    the behaviour of the other ids.
     """
 
     level: Level
@@ -242,7 +243,7 @@ def record_of(
                 dialect=dialect,
                 ids=folded(each.id for each in group),
                 lost=_amount(group[0]),
-                **(evidence(*group) if level == "MUST" else {}),
+                **evidence(*group),
             )
             for (level, why, dialect, _), group in groups.items()
         ),
@@ -259,12 +260,13 @@ def _amount(result: Result) -> str:
 def evidence(result: Result, *others: Result) -> dict[str, Any]:
     """Return the behaviour seen and demanded, and the exchanges: fields of `Failures`."""
     shown = list[str]()
-    exchanges = (it for it in result.exchanges if not it.about.startswith(_OF_LOG))
-    for line in (line for each in exchanges for line in each.whole):
-        text = _cut(line, _SHORTER, MOST_SHOWN)
-        known = len(text) > LONG and text in shown
-        name = "  the body" if text.startswith(" ") else text.partition(": ")[0]
-        shown.append(f"{name}: as before" if known else text)
+    for exchange in (it for it in result.exchanges if not it.about.startswith(_OF_LOG)):
+        shown += [""] if shown else []
+        for line in exchange.whole:
+            text = _cut(line, _SHORTER, MOST_SHOWN)
+            known = len(text) > LONG and text in shown
+            name = "  the body" if text.startswith(" ") else text.partition(": ")[0]
+            shown.append(f"{name}: as before" if known else text)
     return {
         "actual": _cut(result.actual or "", _OF_A_RUN, SHOWN),
         "expected": _cut(result.expected or "", _OF_A_RUN, SHOWN),

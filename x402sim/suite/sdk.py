@@ -28,7 +28,7 @@ from x402sim.text.program import STANDALONE
 from x402sim.text.words import unknown
 
 INSTALL_TIMEOUT_S = 600
-_OWN = ("subject", "package", "name", "install", "program", "sells")
+_OWN = ("subject", "package", "name", "install", "program", "versions", "sells")
 """The keys of a recipe that are no options of the judge."""
 
 
@@ -37,7 +37,7 @@ class Recipe:
     """How a package is installed and started; `flags` are options of the judge.
 
     `name` is the implementation in verdicts.
-    `sells` is what a server sells, the first without a method.
+    `sells` is what a server sells, the first without a method. A campaign judges the `versions`.
     """
 
     subject: str
@@ -45,6 +45,7 @@ class Recipe:
     name: str
     install: tuple[str, ...]
     program: str
+    versions: tuple[str, ...]
     sells: tuple[str, ...]
     flags: Mapping[str, Any]
 
@@ -54,15 +55,21 @@ class Recipe:
         return ".mjs" in self.program
 
     @property
+    def begin(self) -> str:
+        """The package as --sdk takes it, before the version."""
+        return f"{self.package}{'@' if self.is_npm else '=='}"
+
+    @property
     def example(self) -> str:
         """The package as --sdk takes it."""
-        return f"{self.package}{'@' if self.is_npm else '=='}VERSION"
+        return f"{self.begin}VERSION"
 
 
 @cache
 def recipes(subject: str) -> tuple[Recipe, ...]:
     """Return the recipes for a subject."""
-    table = tomllib.loads((folder("recipes") / "recipes.toml").read_text("utf-8"))["recipe"]
+    table = tomllib.loads((folder("recipes") / "recipes.toml").read_text("utf-8"))
+    rows = [table.get(row["subject"], {}) | row for row in table["recipe"]]
     return tuple(
         Recipe(
             subject=subject,
@@ -70,10 +77,11 @@ def recipes(subject: str) -> tuple[Recipe, ...]:
             name=row.get("name", row["package"]),
             install=tuple(row["install"]),
             program=row["program"],
+            versions=tuple(row["versions"]),
             sells=tuple(row.get("sells", ())),
-            flags={name: value for name, value in row.items() if name not in _OWN},
+            flags={name: value for name, value in row.items() if value and name not in _OWN},
         )
-        for row in table
+        for row in rows
         if row["subject"] == subject
     )
 
@@ -81,13 +89,17 @@ def recipes(subject: str) -> tuple[Recipe, ...]:
 def named(subject: str, text: str) -> tuple[Recipe, str]:
     """Return the recipe and the version in `text`, x402==2.25.0 or @x402/evm@2.27.0.
 
+    Of several recipes of a package, the recipe with a version of the same first number.
     Raises `ValueError` with the recipes of the subject.
     """
     found = re.fullmatch(r"(?P<name>@?[^@=]+)(?P<mark>==|@)(?P<version>\d[\w.+-]*)", text)
-    known = {recipe.example.removesuffix("VERSION"): recipe for recipe in recipes(subject)}
-    if found and found["name"] + found["mark"] in known:
-        return known[found["name"] + found["mark"]], found["version"]
-    examples = [recipe.example for recipe in known.values()]
+    known = recipes(subject)
+    mine = [each for each in known if found and each.begin == found["name"] + found["mark"]]
+    if found and mine:
+        first = found["version"].split(".")[0]
+        alike = (each for each in mine if any(it.split(".")[0] == first for it in each.versions))
+        return next(alike, mine[0]), found["version"]
+    examples = dict.fromkeys(recipe.example for recipe in known)
     raise ValueError(f"--sdk: {unknown(f'package of a {subject} with a recipe', text, examples)}")
 
 

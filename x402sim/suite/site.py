@@ -4,6 +4,7 @@ The pages need no script and no server. A case has its sentences from this packa
 what a battery asked, comes from the file.
 """
 
+import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -119,7 +120,8 @@ _JUDGED = (Outcome.PASSED, Outcome.FAILED)
 
 def column(record: Record, battery: Battery, withdrawn: Iterable[tuple[str, str]]) -> Column:
     """Return a version's column; withdrawn failures, (id, version), are marked."""
-    gone = {check_id for check_id, name in withdrawn if name == record.name}
+    failed = {check_id for check_id, _ in record.failures}
+    gone = failed & {check_id for check_id, name in withdrawn if name == record.name}
     failures: dict[str, list[Failure]] = {}
     for group in record.failed:
         first, *others = unfolded(group.ids)
@@ -154,13 +156,16 @@ class Site:
     pages: dict[str, str] = field(default_factory=dict)
 
     def made(self) -> dict[str, str]:
-        """Return every page; raises `ValueError` for what is withdrawn and is no failure."""
+        """Return every page; raises `ValueError` for a withdrawn id of no case or version.
+
+        A version may have been judged again since, and pass.
+        """
         columns = {name: self._columns(name) for name in SUBJECTS}
-        failed = {
-            (check_id, each.name) for each in self.verdicts.records for check_id, _ in each.failures
-        }
+        names = {each.name for each in self.verdicts.records}
+        asked = [ids for each in self.verdicts.batteries.values() for ids in each.cases.values()]
+        ids = {check_id for each in asked for check_id in unfolded(each)}
         for gone in self.verdicts.withdrawn:
-            if (gone.id, gone.name) not in failed:
+            if gone.id not in ids or gone.name not in names:
                 raise ValueError(f"withdrawn: {gone.id} of {gone.name} is no failure")
         http = (files("x402sim.http") / "page.css").read_text("utf-8")
         own = (files(_TEMPLATES) / "templates" / "site.css").read_text("utf-8")
@@ -252,6 +257,7 @@ class Site:
             section=subject.sections[cases[0].section],
             titles=dict.fromkeys(case.title for case in cases),
             inputs=inputs,
+            steps=_steps(cases),
             dialects=dict.fromkeys(str(case.dialect) for case in cases),
             grounds=list(_grounds(cases)),
             failing=by_outcome.get(Outcome.FAILED, []),
@@ -278,6 +284,7 @@ class Site:
             repeat=lambda check_id: repeating(each.record.repeat, check_id),
             whole=each.record.repeat.replace(ONLY, ""),
             links=_links(),
+            words={name: _OTHERS[name] for name in (Outcome.OBSERVED, Outcome.SKIPPED)},
         )
         self.pages[f"badge/{each.page}.svg"] = badge(each)
 
@@ -320,6 +327,13 @@ def _grounds(cases: list[Case]) -> Iterator[tuple[GroundType, list[Sentence], st
         before |= {*ground.sentences, ground.why}
         if new or why:
             yield ground.kind, new, why
+
+
+def _steps(cases: Iterable[Case]) -> dict[str, None]:
+    """Return what the plays say of themselves: the first paragraphs of their docstrings."""
+    plays = (getattr(case, "play", None) for case in cases)
+    texts_of_plays = (inspect.getdoc(play) if inspect.isfunction(play) else None for play in plays)
+    return dict.fromkeys(" ".join(each.split("\n\n")[0].split()) for each in texts_of_plays if each)
 
 
 def _beside(cases: Iterable[Case]) -> dict[str, dict[str, str]]:

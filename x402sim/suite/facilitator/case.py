@@ -180,6 +180,7 @@ def tries(changes: Changes = lambda draft: draft) -> Callable[[Play], Awaitable[
     """
 
     async def play(it: Play) -> Tried | list[Tried]:
+        """A payment is verified, and then settled; where several are wrong, one after the other."""
         if callable(changes):
             return await it.tried(changes(await it.draft()))
         payer, found = await it.room.payer(), list[Tried]()

@@ -109,6 +109,9 @@ def with_facilitator(*twists: Callable[[], Twist]) -> Callable[[Play], Awaitable
     """Return the play of a purchase with twists, made anew for each play."""
 
     async def play(it: Play) -> Trade:
+        """A payer pays once, and the facilitator does as said. From then on the facilitator answers
+        rightly, and the payer sends the same payment again, at most twice, until it is served.
+        """
         return await it.trade(*(each() for each in twists))
 
     return play
@@ -209,8 +212,13 @@ def of_a_lost_settlement(what: str) -> list[Demand]:
     """Return the demands for a settled payment whose settle answer the server could not read."""
     return [
         Demand(
-            title=f"{what}: after a charge, the server serves or tells the payment's state",
-            ground=CHARGED_ONLY_IF_SERVED,
+            title=f"{what}: sent again, the payment gets the goods or the payment's state",
+            ground=texts.ours(
+                texts.BEFORE_VERIFYING,
+                because="the text lets a resent payment fail verification, so 402 is no breach; "
+                "but the payer has paid, and signs again after a second refusal "
+                "(x402-foundation/x402 issues 2603 and 3325)",
+            ),
             test=charged_only_if_served,
         ),
         Demand(

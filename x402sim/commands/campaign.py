@@ -1,0 +1,126 @@
+"""`conformance campaign`: judges every version in the table of recipes, and keeps the verdicts."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated
+
+import typer
+
+from x402sim.clock import stopwatch
+from x402sim.commands.common import as_misuse
+from x402sim.report.results import Outcome
+from x402sim.suite import published
+from x402sim.suite.sdk import Recipe, recipes
+from x402sim.suite.site import SUBJECTS
+from x402sim.suite.subject import subject as subject_of
+from x402sim.text.program import start
+from x402sim.text.words import counted, unknown
+
+HELP = """Judge each version in the table of recipes, one by one, and keep each verdict.
+
+Example: x402sim conformance campaign --keep verdicts.json --only facilitator
+"""
+NO_VERDICT = 2
+FEW = 0.02
+"""The part of a verdict's ids that may be inconclusive: playing it again costs minutes."""
+EXPECTED_S = 50.0
+"""Seconds of a verdict with the installation, until the campaign has measured a subject."""
+
+
+def campaign(
+    keep: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help="File of verdicts; a version with one by all of today's demands is left out.",
+        ),
+    ],
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Judge this subject, or this package, only; repeatable."),
+    ] = None,
+    at_most: Annotated[
+        float, typer.Option(metavar="SECONDS", help="End a judgement that takes longer.")
+    ] = 600,
+) -> None:
+    """Judge the versions, and tell the progress on stderr."""
+    with as_misuse(ValueError, OSError):
+        todo = [each for each in listed(only or []) if record(keep, *each) is None]
+    elapsed, missing = stopwatch(), list[str]()
+    taken: dict[str, list[float]] = {each.subject: [] for each, _ in todo}
+    for place, (recipe, version) in enumerate(todo):
+        left = sum(fmean(taken[each.subject] or [EXPECTED_S]) for each, _ in todo[place:])
+        name = f"{recipe.subject} {recipe.name} {version}"
+        tell(f"{place + 1} of {len(todo)}: {name}, about {left / 60:.0f} min left")
+        since = stopwatch()
+        verdict, why = judged(keep, recipe, version, at_most)
+        if verdict and is_open(verdict):
+            tell("  too many ids are inconclusive: once more")
+            verdict, why = judged(keep, recipe, version, at_most)
+        taken[recipe.subject].append(since())
+        tell(f"  {told(verdict) if verdict else f'no verdict: {why}'} ({since():.0f} s)")
+        missing += [] if verdict else [name]
+    kept = counted(len(todo) - len(missing), "verdict")
+    tell(f"{kept} kept in {keep}, in {elapsed() / 60:.0f} min")
+    if missing:
+        tell(f"no verdict on {', '.join(missing)}")
+        raise typer.Exit(NO_VERDICT)
+
+
+def listed(only: list[str]) -> Iterator[tuple[Recipe, str]]:
+    """Yield each recipe with each of its versions; raises `ValueError` for an unknown name."""
+    every = [each for subject in SUBJECTS for each in recipes(subject)]
+    known = {name for each in every for name in (each.subject, each.package)}
+    for name in only:
+        if name not in known:
+            raise ValueError(f"--only: {unknown('subject or package', name, sorted(known))}")
+    for each in every:
+        if not only or {each.subject, each.package} & {*only}:
+            yield from ((each, version) for version in each.versions)
+
+
+def record(keep: Path, recipe: Recipe, version: str) -> published.Record | None:
+    """Return the verdict on a version in a file; None without one by all of today's demands."""
+    battery = published.battery_of(subject_of(recipe.subject).cases())[0]
+    names = (recipe.name, version, battery)
+    found = published.read(keep).of(recipe.subject)
+    of_today = (
+        each for each in found if (each.implementation, each.version, each.battery) == names
+    )
+    return next(of_today, None)
+
+
+def judged(
+    keep: Path, recipe: Recipe, version: str, at_most: float
+) -> tuple[published.Record | None, str]:
+    """Judge a version in a process of its own; return the verdict, or why there is none."""
+    sdk = recipe.example.replace("VERSION", version)
+    words = ("conformance", recipe.subject, "--sdk", sdk, "--keep", str(keep))
+    try:
+        done = subprocess.run(  # noqa: S603 - this program
+            [*start(), *words], capture_output=True, text=True, timeout=at_most
+        )
+    except subprocess.TimeoutExpired:
+        return None, f"it took longer than {at_most:g} s"
+    why = (done.stderr.strip().splitlines() or ["it printed no error"])[-1]
+    return record(keep, recipe, version), why
+
+
+def is_open(verdict: published.Record) -> bool:
+    """Tell whether several ids of a verdict are inconclusive; most are so if the control fails."""
+    open_ids, ids = verdict.counts.get(Outcome.INCONCLUSIVE, 0), sum(verdict.counts.values())
+    return ids * FEW < open_ids < ids / 2
+
+
+def told(verdict: published.Record) -> str:
+    """Return a verdict in a line."""
+    musts = sum(level == "MUST" for level in (each.level for each in verdict.failures.values()))
+    outcomes = ", ".join(f"{number} {outcome}" for outcome, number in verdict.counts.items())
+    return f"{outcomes}; {musts} MUST fail; lost {', '.join(verdict.lost) or 'nothing'}"
+
+
+def tell(text: str) -> None:
+    """Print a line to stderr."""
+    typer.echo(text, err=True)
