@@ -167,7 +167,7 @@ def _names(headers: dict[str, str]) -> dict[str, str]:
 
 
 def scene(
-    test: Callable[..., Awaitable[None]], rigged: Callable[..., "ServiceRig"] | None = None
+    test: Callable[..., Awaitable[None]], rigged: Callable[[], "ServiceRig"] | None = None
 ) -> Callable[..., None]:
     """Turn `async def test(rig, …)` into a test with its own rig, in the file `db` if it has one."""
     import functools
@@ -178,7 +178,7 @@ def scene(
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
         async def main() -> None:
-            rig = (rigged or ServiceRig)(**{"db": kwargs["db"]} if "db" in kwargs else {})
+            rig = rigged() if rigged else ServiceRig(kwargs.get("db"))
             try:
                 await test(rig, *args, **kwargs)
             finally:

@@ -28,6 +28,7 @@ ADDED = {"version()", "DOMAIN_SEPARATOR()", "mint(address,uint256)"}
 NOT_ON_THE_LEDGER = {
     "eip712Domain()",
     "renounceOwnership()",
+    "transferOwnership(address)",
 }
 
 

@@ -358,8 +358,8 @@ def test_a_reason_makes_a_failure_known_and_a_stale_one_fails_the_run(tmp_path: 
 def test_failures_of_a_published_version_are_named_and_can_be_accepted(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    version = next(each for each in published.versions("server") if "[fastapi]" in each.name)
-    assert version.name == "x402[fastapi] 2.25.0"
+    name = "x402[fastapi] 2.25.0"
+    (version,) = (each for each in published.versions("server") if each.name == name)
 
     def server(check_id: str, dialect: str, outcome: str = "failed") -> Result:
         case = CaseResult(title="any words", dialect=dialect, outcome=Outcome(outcome))

@@ -144,7 +144,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Told
 def test_a_failure_is_told_with_its_cause_its_loss_and_its_repetition(
     asked: Callable[..., Told],
 ) -> None:
-    only = ("--dialects", "v2", "--only", "kit/order/settled-cut")
+    only = ("--dialects", "v2", "--only", "kit/order/settled-cut", "--strict")
     code, told, report = asked("'unknown is refused'", *only)
     assert code == 1, told
     assert report["subject"] == "server"
