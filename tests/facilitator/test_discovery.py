@@ -3,7 +3,10 @@
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
+from tests.asgi import Http
 from tests.chain.helpers import NOW_S, authorization, nonce
 from tests.facilitator.test_facilitator import Desk
 from tests.facilitator.test_standard import COMMON, VERSIONS, WANTED, asking
@@ -65,6 +68,15 @@ def test_what_declared_itself_and_was_paid_for_is_listed_once_with_its_last_requ
     assert {name: accepted[name] for name in COMMON} == {
         name: WANTED[version][name] for name in COMMON
     }
+
+
+def test_a_facilitator_below_a_path_lists_and_searches_too(desk: Desk) -> None:
+    assert desk.post("/settle", declaring(2, authorization()))["success"]
+    below = Http(Starlette(routes=[Mount("/mine", desk.app)]))
+    found = below.request("GET", "/mine/discovery/search", params={"query": "of that kind nothing"})
+    assert (found.json().get("resources"), "items" in found.json()) == ([], False)
+    (listed,) = below.request("GET", f"/mine{PATH}").json()["items"]
+    assert listed["resource"] == URL
 
 
 def payment(url: str, kind: str = "http", about: str | None = None, **more: Any) -> StandardPayment:

@@ -128,7 +128,10 @@ def missed(bench: type[Bench], defects: Mapping[str, str]) -> dict[str, list[str
 def broken(
     bench: type[Bench], every: list[RoomCase], habits: Mapping[str, str]
 ) -> dict[str, dict[str, Found]]:
-    """Return what honest shops break: one that does everything right, and those with habits."""
+    """Return what honest shops break: one that does everything right, and those with habits.
+
+    `habits` has the beginnings of the ids to play, and the ends, after a "-", of ids to leave out.
+    """
     plays = by_play([case for case in every if not case.dialect.by_permit2])
     chunks = [plays[at : at + PLAYS] for at in range(0, len(plays), PLAYS)]
     asked = [([case for group in each for case in group], "", "") for each in chunks]
@@ -136,8 +139,11 @@ def broken(
         version = "v1" if habit.endswith("version 1") else "v2"
         sold = next((each for each in ("upto", "permit2") if f"sells {each}" in habit), version)
         dialects = (sold, Dialect.MCP)
-        begins = tuple(prefixes.split())
-        about = [case for case in every if case.id.startswith(begins) and case.dialect in dialects]
+        words = prefixes.split()
+        ends = tuple(word for word in words if word.startswith("-"))
+        begins = tuple(word for word in words if word not in ends)
+        ours = [case for case in every if case.dialect in dialects]
+        about = [each for each in ours if each.id.startswith(begins) and not each.id.endswith(ends)]
         asked.append((about, "", habit))
     wrong: dict[str, dict[str, Found]] = {}
     for (_, _, habit), seen in zip(asked, run(bench, asked), strict=True):

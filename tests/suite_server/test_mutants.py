@@ -159,7 +159,7 @@ HONEST = {
     "counts requests": "server/handler/unpaid server/path/head",
     "names the inner scheme": "server/offer kit/offer",
     "names the inner address": "server/offer kit/offer",
-    "says unknown for ever": "kit/order/settled",
+    "says unknown for ever": "kit/order/settled -first -again",
     "refuses what was served": "server/many kit/many server/gone kit/gone server/restart "
     "server/replicas kit/restart kit/replicas",
     "decodes before the wall": "server/path",

@@ -69,7 +69,7 @@ DEFECTS = {
     "settles the first offer": "server/offer/each [mcp]",
 }
 HONEST = {
-    "says unknown for ever": "kit/order/settled",
+    "says unknown for ever": "kit/order/settled -first -again",
     "refuses what was served": "server/many server/gone",
     "has sessions, answers by events": "server/control server/many server/tool server/gone kit/order/settled-lost",
     "several offers": "server/offer server/payment",

@@ -10,7 +10,8 @@ POST /accepts is not in the standard: the answer has the offers of a shop that t
 settles, with the token's domain. Shops with `@faremeter/middleware` call it before each 402.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -166,9 +167,7 @@ class _Api:
         )
         return web.answer(settled, headers=headers)
 
-    async def listed(self, request: Request) -> Response:
-        is_search = request.url.path == discovery.SEARCH_PATH
-        look = self._catalogue.search if is_search else self._catalogue.page
+    async def listed(self, look: Callable[[Mapping[str, str]], Any], request: Request) -> Response:
         try:
             return web.answer(look(request.query_params))
         except ValueError as wrong:
@@ -208,8 +207,8 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
         Route(SUPPORTED_PATH, api.supported, methods=["GET"]),
         Route(VERIFY_PATH, api.verify, methods=["POST"]),
         Route(SETTLE_PATH, api.settle, methods=["POST"]),
-        Route(discovery.PATH, api.listed, methods=["GET"]),
-        Route(discovery.SEARCH_PATH, api.listed, methods=["GET"]),
+        Route(discovery.PATH, partial(api.listed, catalogue.page), methods=["GET"]),
+        Route(discovery.SEARCH_PATH, partial(api.listed, catalogue.search), methods=["GET"]),
         Route(ACCEPTS_PATH, api.accepts, methods=["POST"]),
     ]
 
