@@ -51,6 +51,10 @@ def test_exactly_one_payment_for_a_path(server: LocalServer) -> None:
     done = run("payments", PATH, "--times", 1, *here)
     assert (done.exit_code, done.stdout.count(PATH)) == (1, 2)
     assert server.payments("/api/perp/quote", times=0) == []
+    assert len(server.payments(f"{PATH.upper()}/?city=Paris", times=2)) == 2, "as it is sold"
+    typo = run("payments", f"{PATH}x", "--times", 0, *here)
+    assert f"no payment is for {PATH}x; those of the world: {PATH}" in typo.output
+    assert_misuse(run("payments", PATH[1:], *here), "path: expected /weather")
 
 
 def test_accounts_fail_as_they_say(server: LocalServer) -> None:

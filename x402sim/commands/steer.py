@@ -157,6 +157,10 @@ def payments(
         for each in found:
             told = f"{each['path']}: {each['amountBase']} by {each['payer']}, {each['txHash']}"
             typer.echo(printable(told))
+    if path and not found:
+        paid = dict.fromkeys(each["path"] for each in _ask(world, "GET", "payments"))
+        said = f"x402sim: no payment is for {path}; those of the world: {', '.join(paid) or 'none'}"
+        typer.echo(printable(said), err=True)
     if times is not None and len(found) != times:
         where = f" for {path}" if path else ""
         said = f"x402sim: payments{where}: wanted {times}, and there are {len(found)}"

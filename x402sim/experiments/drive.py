@@ -276,6 +276,7 @@ def pool_of(executor: Any, workers: int | None, experiment: bytes) -> Pool:
     return Pool(count, make=lambda: Processes(count, experiment))
 
 
+_GUARD = 'A script that sweeps needs the line `if __name__ == "__main__":` before its sweep'
 _MOST_FAILURES = 3
 """How often workers may die without a finished task in between."""
 LEAST_S, WANTED_S = 1.0, 2.5
@@ -378,6 +379,7 @@ def drive(
                     batches.split(lost_too)
                 running.clear()
                 if failures > _MOST_FAILURES or not pool.restart():
+                    error.add_note(_GUARD)
                     raise error
             if len(task.seeds) == 1 and (task.is_alone or not is_broken):
                 finished(task, lost(task.cell, task.seeds, error))

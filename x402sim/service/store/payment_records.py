@@ -196,10 +196,9 @@ class PaymentRecords:
             )
         return list(found.values())
 
-    def settled(self, resource: str = "") -> list[Attempt]:
-        """Return the settled attempts, of one resource if given, oldest first."""
-        where = "AND resource_url = ? " if resource else ""
-        return self._found(f"status = 'settled' {where}ORDER BY attempt", *filter(None, [resource]))
+    def settled(self) -> list[Attempt]:
+        """Return the settled attempts, oldest first."""
+        return self._found("status = 'settled' ORDER BY attempt")
 
     def has_any(self) -> bool:
         """Tell whether the database has any payment."""

@@ -234,12 +234,15 @@ async def failing_accounts(world: RunningWorld) -> list[FailingAccount]:
 async def payments(
     world: RunningWorld, path: str = "", times: Annotated[int, Meta(ge=0)] | None = None
 ) -> list[Paid]:
-    """List the settled payments, oldest first: ?path=/api/perp/quote those for this path only.
+    """List the settled payments, oldest first: ?path=/api/perp/quote those for this path only,
+    whatever its case, its query, and a slash at its end.
 
     With ?times=1, any other number is an error (409) that names all payments.
     """
     require_service(world, "/payments")
-    found = [
+    if path and not path.startswith("/"):
+        raise Refused(400, "Bad request", f"path: expected /weather, got {path[:200]!r}")
+    every = [
         Paid(
             payment_id=each.payment_id,
             path=each.resource_url,
@@ -248,14 +251,19 @@ async def payments(
             tx_hash=str(each.tx_hash),
         )
         for service in world.services.values()
-        for each in service.service.store.payments.settled(path)
+        for each in service.service.store.payments.settled()
     ]
+    found = [each for each in every if not path or _plain(each.path) == _plain(path)]
     if times is not None and len(found) != times:
         named = "".join(f"; {each.amount_base} by {each.payer} in {each.tx_hash}" for each in found)
         where = f" for {path}" if path else ""
         wanted = f"wanted {times}, and there are {len(found)}"
         raise Refused(409, "Other payments", f"payments{where}: {wanted}{named[:2000]}")
     return found
+
+
+def _plain(path: str) -> str:
+    return path.partition("?")[0].rstrip("/").casefold()
 
 
 async def explorer_queries(world: RunningWorld, since: int = 0) -> list[ExplorerQuery]:
