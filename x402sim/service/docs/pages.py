@@ -6,12 +6,13 @@ product's tables, under the decisions in force.
 Clauses: 4.5/llms-txt.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from typing import NamedTuple
 
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Finality, Refusal, RequestError, status_of
+from x402sim.service.goods import Good
 from x402sim.spec.decisions import Decision, Decisions, decisions
 from x402sim.text.templates import markdown_table, render
 
@@ -26,13 +27,13 @@ class Page(NamedTuple):
     words: Callable[[Decisions], dict[str, object]]
 
 
-def llms_txt(base: str) -> str:
-    """Return the plain-text index of all documentation pages (4.5/llms-txt).
+def llms_txt(base: str, goods: Sequence[Good] = ()) -> str:
+    """Return the plain-text index of all documentation pages (4.5/llms-txt), and a user's goods.
 
     Its form is that of llmstxt.org: a title, a summary, lists of links. The links are
     absolute, below `base`.
     """
-    return render(__package__, "llms.txt", base=base.rstrip("/"), pages=PAGES)
+    return render(__package__, "llms.txt", base=base.rstrip("/"), pages=PAGES, goods=goods)
 
 
 def page(name: str, decisions: Decisions, network: Network, base: str) -> str | None:

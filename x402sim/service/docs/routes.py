@@ -30,8 +30,8 @@ _FILES = {"json": "application/json", "ts": "text/plain"}
 def documentation(service: Service) -> list[Route]:
     """Return the routes of the documentation."""
     return [
-        Route("/", llms),
-        Route("/llms.txt", llms),
+        Route("/", partial(llms, service)),
+        Route("/llms.txt", partial(llms, service)),
         Route("/docs", interactive),
         Route("/docs.js", partial(asset, "docs.js", "text/javascript")),
         Route("/docs.css", partial(asset, "docs.css", "text/css")),
@@ -43,11 +43,11 @@ def documentation(service: Service) -> list[Route]:
     ]
 
 
-async def llms(request: Request) -> Response:
+async def llms(service: Service, request: Request) -> Response:
     """GET /llms.txt, and GET /: the index of all documentation pages (4.5/llms-txt)."""
     from x402sim.service.docs.pages import llms_txt
 
-    text = llms_txt(_base(request))
+    text = llms_txt(_base(request), [each.good for each in service.env.shop.sold])
     if request.url.path.endswith("/llms.txt"):
         return PlainTextResponse(text)
     return text_page.answer(request, text, _links(request), media_type="text/plain")
