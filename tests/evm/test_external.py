@@ -281,7 +281,7 @@ def test_a_replaced_transaction_can_never_be_mined(run, town, chain, connect):
 def test_a_transaction_that_waits_below_its_senders_count_can_never_be_mined(
     run, town, chain, between
 ):
-    """anvil can pass over one of many transactions that arrive at once, and keeps it waiting."""
+    """anvil can pass over one of many transactions sent at once, and never mines it."""
     no_automine(town)
     tx_hash = run(chain.send(pay_call()))
     truth = between.truth
@@ -290,6 +290,22 @@ def test_a_transaction_that_waits_below_its_senders_count_can_never_be_mined(
     )
     with pytest.raises(ChainError, match=f"passed over: nonce 0 of {RELAYER.address}"):
         run(chain.wait(tx_hash, 0.05))
+
+
+def test_a_transaction_that_is_mined_while_we_ask_is_not_passed_over(run, town, chain, between):
+    no_automine(town)
+    tx_hash = run(chain.send(pay_call()))
+    truth = between.truth
+
+    def mines_first(who: str, block: str) -> Any:
+        if block == "latest":
+            truth("evm_mine")  # between the receipt and the count of one batch
+        return truth("eth_getTransactionCount", who, block)
+
+    between.rules["eth_getTransactionCount"] = mines_first
+    with pytest.raises(TimeoutError):
+        run(chain.wait(tx_hash, 0.05))
+    assert run(chain.wait(tx_hash, 5)).succeeded
 
 
 def test_one_node_that_lags_behind_is_no_proof_of_replacement(run, town, chain, between):

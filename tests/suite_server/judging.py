@@ -128,7 +128,7 @@ def missed(bench: type[Bench], defects: Mapping[str, str]) -> dict[str, list[str
 def broken(
     bench: type[Bench], every: list[RoomCase], habits: Mapping[str, str]
 ) -> dict[str, dict[str, Found]]:
-    """Return what honest shops break: one that does everything right, and those with habits.
+    """Return what honest shops break: a plain one, and one for each habit.
 
     `habits` has the beginnings of the ids to play, and the ends, after a "-", of ids to leave out.
     """

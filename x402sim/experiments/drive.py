@@ -169,7 +169,7 @@ def lost(work: Work, seeds: Sequence[int], error: BaseException) -> bytes:
 
 
 class Processes(ProcessPoolExecutor):
-    """Python's own pool of new processes, which end with this one, even if it is killed.
+    """Python's pool of new processes; the kill of this process ends them, too.
 
     Prints of a task go to stderr.
     """

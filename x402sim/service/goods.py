@@ -109,7 +109,7 @@ class Shop:
         for good in goods:
             price = None if good.price is None else _price(good, decimals)
             if price is not None:
-                earlier = prices.setdefault(_key(good.path), (price, good.name))
+                earlier = prices.setdefault(plain_path(good.path), (price, good.name))
                 if earlier[0] != price:
                     raise ValueError(
                         f"{good.name} and {earlier[1]} have different prices; a payment is bound "
@@ -190,7 +190,8 @@ class Shop:
         return tuple(each for each, pattern in both if pattern.fullmatch(path))
 
 
-def _key(path: str) -> str:
+def plain_path(path: str) -> str:
+    """Return a path as paths are compared: without regard to case and to a slash at the end."""
     return path.rstrip("/").casefold()
 
 

@@ -266,19 +266,23 @@ class Sender:
         """Return why an unmined transaction of ours will never be mined; "" if it may be.
 
         anvil can skip a nonce if many transactions arrive at once: this one would wait for good.
+        A batch is no snapshot: the block may come between its two answers. So several in a row
+        decide.
         """
         if (sent := self.sent.get(tx_hash)) is None:
             return ""
         params = to_hex(sent.sender), "latest"
         with suppress(ChainError):
-            receipt, counted = await self._node.ask_all(  # of a single node
-                ("eth_getTransactionReceipt", to_hex(tx_hash)),
-                ("eth_getTransactionCount", *params),
-            )
-            count = self._node.parse(read_quantity, "eth_getTransactionCount", counted)
-            if receipt is None and count > sent.nonce:
-                self.forget(tx_hash)
-                return f"nonce {sent.nonce} of {checksum(sent.sender)} is used, without it"
+            for _ in range(REPLACED_AFTER):
+                receipt, counted = await self._node.ask_all(  # of a single node
+                    ("eth_getTransactionReceipt", to_hex(tx_hash)),
+                    ("eth_getTransactionCount", *params),
+                )
+                count = self._node.parse(read_quantity, "eth_getTransactionCount", counted)
+                if receipt is not None or count <= sent.nonce:
+                    return ""
+            self.forget(tx_hash)
+            return f"nonce {sent.nonce} of {checksum(sent.sender)} is used, without it"
         return ""
 
     def forget(self, tx_hash: Hash) -> None:

@@ -39,6 +39,7 @@ from x402sim.protocol.money import MAX_STORED, to_base, to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.service import indexer, sessions
 from x402sim.service.content import agents
+from x402sim.service.goods import plain_path
 from x402sim.service.reconcile import reconcile
 from x402sim.serving.control.messages import (
     Account,
@@ -234,8 +235,8 @@ async def failing_accounts(world: RunningWorld) -> list[FailingAccount]:
 async def payments(
     world: RunningWorld, path: str = "", times: Annotated[int, Meta(ge=0)] | None = None
 ) -> list[Paid]:
-    """List the settled payments, oldest first: ?path=/api/perp/quote those for this path only,
-    whatever its case, its query, and a slash at its end.
+    """List the settled payments, oldest first; ?path=/api/perp/quote lists a path's only, and
+    ignores case, query and a slash at the end.
 
     With ?times=1, any other number is an error (409) that names all payments.
     """
@@ -253,17 +254,14 @@ async def payments(
         for service in world.services.values()
         for each in service.service.store.payments.settled()
     ]
-    found = [each for each in every if not path or _plain(each.path) == _plain(path)]
+    asked = plain_path(path.partition("?")[0])
+    found = [each for each in every if not path or plain_path(each.path) == asked]
     if times is not None and len(found) != times:
         named = "".join(f"; {each.amount_base} by {each.payer} in {each.tx_hash}" for each in found)
         where = f" for {path}" if path else ""
         wanted = f"wanted {times}, and there are {len(found)}"
         raise Refused(409, "Other payments", f"payments{where}: {wanted}{named[:2000]}")
     return found
-
-
-def _plain(path: str) -> str:
-    return path.partition("?")[0].rstrip("/").casefold()
 
 
 async def explorer_queries(world: RunningWorld, since: int = 0) -> list[ExplorerQuery]:
