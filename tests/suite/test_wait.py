@@ -11,6 +11,7 @@ from tests.suite.deployment import conformance, refused
 from x402sim import LocalServer
 from x402sim.judging import judge
 from x402sim.report.results import Outcome
+from x402sim.suite import started
 from x402sim.suite.started import free_port
 from x402sim.suite.subject import until_ready, until_url_answers
 
@@ -151,3 +152,14 @@ def test_who_never_answers_is_invalid_in_one_sentence(options: list[str], said: 
 )
 def test_what_is_not_waited_for_is_refused(options: list[str], said: str) -> None:
     assert said in refused(*options)
+
+
+def test_a_port_that_another_process_has_taken_is_not_taken_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The program that gets the port listens seconds later; until then, the port looks free."""
+    taken, draw = [free_port(), free_port()], started._ports.randrange
+    drawn = iter(taken)
+    monkeypatch.setattr(started._ports, "randrange", lambda *ends: next(drawn, None) or draw(*ends))
+    assert free_port() not in taken
+    assert next(drawn, None) is None

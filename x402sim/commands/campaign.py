@@ -2,8 +2,9 @@
 
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from statistics import fmean
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -18,15 +19,13 @@ from x402sim.suite.subject import subject as subject_of
 from x402sim.text.program import start
 from x402sim.text.words import counted, unknown
 
-HELP = """Judge each version in the table of recipes, one by one, and keep each verdict.
+HELP = """Judge each version in the table of recipes, and keep each verdict.
 
 Example: x402sim conformance campaign --keep verdicts.json --only facilitator
 """
 NO_VERDICT = 2
 FEW = 0.02
 """The part of a verdict's ids that may be inconclusive: playing it again costs minutes."""
-EXPECTED_S = 50.0
-"""Seconds of a verdict with the installation, until the campaign has measured a subject."""
 
 
 def campaign(
@@ -41,6 +40,9 @@ def campaign(
         list[str] | None,
         typer.Option(metavar="NAME", help="Judge this subject, or this package, only; repeatable."),
     ] = None,
+    at_once: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Judge this many versions side by side.")
+    ] = 2,
     at_most: Annotated[
         float, typer.Option(metavar="SECONDS", help="End a judgement that takes longer.")
     ] = 600,
@@ -48,20 +50,26 @@ def campaign(
     """Judge the versions, and tell the progress on stderr."""
     with as_misuse(ValueError, OSError):
         todo = [each for each in listed(only or []) if record(keep, *each) is None]
+    tell(f"{counted(len(todo), 'version')} to judge, {at_once} at once")
     elapsed, missing = stopwatch(), list[str]()
-    taken: dict[str, list[float]] = {each.subject: [] for each, _ in todo}
-    for place, (recipe, version) in enumerate(todo):
-        left = sum(fmean(taken[each.subject] or [EXPECTED_S]) for each, _ in todo[place:])
-        name = f"{recipe.subject} {recipe.name} {version}"
-        tell(f"{place + 1} of {len(todo)}: {name}, about {left / 60:.0f} min left")
-        since = stopwatch()
-        verdict, why = judged(keep, recipe, version, at_most)
-        if verdict and is_open(verdict):
-            tell("  too many ids are inconclusive: once more")
-            verdict, why = judged(keep, recipe, version, at_most)
-        taken[recipe.subject].append(since())
-        tell(f"  {told(verdict) if verdict else f'no verdict: {why}'} ({since():.0f} s)")
-        missing += [] if verdict else [name]
+    with ThreadPoolExecutor(at_once) as pool:
+        judgements = {pool.submit(judged, *each, at_most): each for each in todo}
+        try:
+            for place, done in enumerate(as_completed(judgements), start=1):
+                recipe, version = judgements[done]
+                name = f"{recipe.subject} {recipe.name} {version}"
+                verdict, why, seconds = done.result()
+                if verdict:
+                    published.keep(keep, verdict, subject_of(recipe.subject).cases())
+                else:
+                    missing.append(name)
+                left = elapsed() / place * (len(todo) - place)
+                tell(
+                    f"{place} of {len(todo)}: {name} ({seconds:.0f} s), about {left / 60:.0f} min "
+                    f"left\n  {told(verdict) if verdict else f'no verdict: {why}'}"
+                )
+        finally:
+            pool.shutdown(cancel_futures=True)
     kept = counted(len(todo) - len(missing), "verdict")
     tell(f"{kept} kept in {keep}, in {elapsed() / 60:.0f} min")
     if missing:
@@ -93,19 +101,30 @@ def record(keep: Path, recipe: Recipe, version: str) -> published.Record | None:
 
 
 def judged(
-    keep: Path, recipe: Recipe, version: str, at_most: float
-) -> tuple[published.Record | None, str]:
-    """Judge a version in a process of its own; return the verdict, or why there is none."""
+    recipe: Recipe, version: str, at_most: float
+) -> tuple[published.Record | None, str, float]:
+    """Judge a version in a process of its own; return the verdict, or why there is none.
+
+    The last value is the time in seconds. A verdict with many inconclusive ids is made once more.
+    """
+    since = stopwatch()
     sdk = recipe.example.replace("VERSION", version)
-    words = ("conformance", recipe.subject, "--sdk", sdk, "--keep", str(keep))
-    try:
-        done = subprocess.run(  # noqa: S603 - this program
-            [*start(), *words], capture_output=True, text=True, timeout=at_most
-        )
-    except subprocess.TimeoutExpired:
-        return None, f"it took longer than {at_most:g} s"
-    why = (done.stderr.strip().splitlines() or ["it printed no error"])[-1]
-    return record(keep, recipe, version), why
+    verdict, why = None, ""
+    for _ in range(2):
+        with TemporaryDirectory() as folder:
+            keep = Path(folder) / "verdicts.json"
+            words = ("conformance", recipe.subject, "--sdk", sdk, "--keep", str(keep))
+            try:
+                done = subprocess.run(  # noqa: S603 - this program
+                    [*start(), *words], capture_output=True, text=True, timeout=at_most
+                )
+            except subprocess.TimeoutExpired:
+                return None, f"it took longer than {at_most:g} s", since()
+            verdict = record(keep, recipe, version)
+        why = (done.stderr.strip().splitlines() or ["it printed no error"])[-1]
+        if verdict is None or not is_open(verdict):
+            break
+    return verdict, why, since()
 
 
 def is_open(verdict: published.Record) -> bool:

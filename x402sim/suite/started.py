@@ -5,8 +5,9 @@ import re
 import shlex
 import socket
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Generic, Protocol, TypeVar
@@ -68,15 +69,31 @@ FIRST_PORT, LAST_PORT = 10_000, 32_000
 """Free ports are looked for below 32,000: systems hand out higher ports to any program, and a
 subject takes seconds until it listens.
 """
+RESERVED = 64
+_reserved = deque[socket.socket]()
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 without a listener."""
+    """Return a port of 127.0.0.1 without a listener, which no other x402sim returns meanwhile.
+
+    Between this call and the listener of a started program, another process may look for a port,
+    too. A UDP socket at another number therefore reserves the port: it is open until 64 more ports
+    are taken, or this process ends.
+    """
     while True:
         port = _ports.randrange(FIRST_PORT, LAST_PORT)
-        with socket.socket() as sock, suppress(OSError):
-            sock.bind(("127.0.0.1", port))
-            return port
+        reserved = socket.socket(type=socket.SOCK_DGRAM)
+        try:
+            reserved.bind(("127.0.0.1", port + LAST_PORT))
+            with socket.socket() as sock:
+                sock.bind(("127.0.0.1", port))
+        except OSError:
+            reserved.close()
+            continue
+        _reserved.append(reserved)
+        if len(_reserved) > RESERVED:
+            _reserved.popleft().close()
+        return port
 
 
 @dataclass(slots=True, eq=False)
