@@ -1,8 +1,9 @@
 """`conformance campaign`: judges every version in the table of recipes, and keeps the verdicts."""
 
-import subprocess
+import asyncio
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -51,30 +52,39 @@ def campaign(
     with as_misuse(ValueError, OSError):
         todo = [each for each in listed(only or []) if record(keep, *each) is None]
     tell(f"{counted(len(todo), 'version')} to judge, {at_once} at once")
-    elapsed, missing = stopwatch(), list[str]()
-    with ThreadPoolExecutor(at_once) as pool:
-        judgements = {pool.submit(judged, *each, at_most): each for each in todo}
-        try:
-            for place, done in enumerate(as_completed(judgements), start=1):
-                recipe, version = judgements[done]
-                name = f"{recipe.subject} {recipe.name} {version}"
-                verdict, why, seconds = done.result()
-                if verdict:
-                    published.keep(keep, verdict, subject_of(recipe.subject).cases())
-                else:
-                    missing.append(name)
-                left = elapsed() / place * (len(todo) - place)
-                tell(
-                    f"{place} of {len(todo)}: {name} ({seconds:.0f} s), about {left / 60:.0f} min "
-                    f"left\n  {told(verdict) if verdict else f'no verdict: {why}'}"
-                )
-        finally:
-            pool.shutdown(cancel_futures=True)
+    elapsed = stopwatch()
+    missing = asyncio.run(_judge_all(todo, keep, at_once, at_most))
     kept = counted(len(todo) - len(missing), "verdict")
     tell(f"{kept} kept in {keep}, in {elapsed() / 60:.0f} min")
     if missing:
         tell(f"no verdict on {', '.join(missing)}")
         raise typer.Exit(NO_VERDICT)
+
+
+async def _judge_all(
+    todo: list[tuple[Recipe, str]], keep: Path, at_once: int, at_most: float
+) -> list[str]:
+    """Judge the versions, and keep each verdict; return the names of the versions without one."""
+    elapsed, places, done, missing = stopwatch(), asyncio.Semaphore(at_once), count(1), list[str]()
+
+    async def judge(recipe: Recipe, version: str) -> None:
+        async with places:
+            since = stopwatch()
+            verdict, why = await judged(recipe, version, at_most)
+        name = f"{recipe.subject} {recipe.name} {version}"
+        if verdict:
+            published.keep(keep, verdict, subject_of(recipe.subject).cases())
+        else:
+            missing.append(name)
+        place = next(done)
+        left_min = elapsed() / place * (len(todo) - place) / 60
+        tell(f"{place} of {len(todo)}: {name} ({since():.0f} s), about {left_min:.0f} min left")
+        tell(f"  {told(verdict) if verdict else f'no verdict: {why}'}")
+
+    async with asyncio.TaskGroup() as group:
+        for each in todo:
+            group.create_task(judge(*each))
+    return missing
 
 
 def listed(only: list[str]) -> Iterator[tuple[Recipe, str]]:
@@ -100,31 +110,38 @@ def record(keep: Path, recipe: Recipe, version: str) -> published.Record | None:
     return next(of_today, None)
 
 
-def judged(
+async def judged(
     recipe: Recipe, version: str, at_most: float
-) -> tuple[published.Record | None, str, float]:
+) -> tuple[published.Record | None, str]:
     """Judge a version in a process of its own; return the verdict, or why there is none.
 
-    The last value is the time in seconds. A verdict with many inconclusive ids is made once more.
+    A verdict with many inconclusive ids is made once more.
     """
-    since = stopwatch()
+    verdict, why = await _judged(recipe, version, at_most)
+    if verdict and is_open(verdict):
+        verdict, why = await _judged(recipe, version, at_most)
+    return verdict, why
+
+
+async def _judged(
+    recipe: Recipe, version: str, at_most: float
+) -> tuple[published.Record | None, str]:
     sdk = recipe.example.replace("VERSION", version)
-    verdict, why = None, ""
-    for _ in range(2):
-        with TemporaryDirectory() as folder:
-            keep = Path(folder) / "verdicts.json"
-            words = ("conformance", recipe.subject, "--sdk", sdk, "--keep", str(keep))
-            try:
-                done = subprocess.run(  # noqa: S603 - this program
-                    [*start(), *words], capture_output=True, text=True, timeout=at_most
-                )
-            except subprocess.TimeoutExpired:
-                return None, f"it took longer than {at_most:g} s", since()
-            verdict = record(keep, recipe, version)
-        why = (done.stderr.strip().splitlines() or ["it printed no error"])[-1]
-        if verdict is None or not is_open(verdict):
-            break
-    return verdict, why, since()
+    with TemporaryDirectory() as folder:
+        keep = Path(folder) / "verdicts.json"
+        words = ("conformance", recipe.subject, "--sdk", sdk, "--keep", str(keep))
+        judge = await asyncio.create_subprocess_exec(*start(), *words, stdout=DEVNULL, stderr=PIPE)
+        try:
+            async with asyncio.timeout(at_most):
+                error = (await judge.communicate())[1].decode(errors="replace")
+        except TimeoutError:
+            return None, f"it took longer than {at_most:g} s"
+        finally:
+            if judge.returncode is None:
+                judge.terminate()
+                await judge.wait()
+        lines = error.strip().splitlines() or ["it printed no error"]
+        return record(keep, recipe, version), lines[-1]
 
 
 def is_open(verdict: published.Record) -> bool:
