@@ -144,14 +144,17 @@ def lines(name: str, effort: Effort, found: Measured | NotMeasured) -> Iterator[
 def renewed(text: str, measured: Mapping[str, list[str]], *, where: str = "") -> str:
     """Return a page with these rows; its words stay.
 
-    So do its other rows, and where they were measured, unless `where` all of them were is told.
+    So do its other rows, and where they were measured, unless `where` tells where all rows were
+    measured; then only rows stay that are measured on request.
     """
     head, _, rest = text.partition("```text\n")
     words, old = re.fullmatch(r"(.*?)(^20.*|)", head, re.MULTILINE | re.DOTALL).groups()
     rows, name = dict[str, str](), ""
-    for line in () if where else rest.partition("```")[0].splitlines(keepends=True)[1:]:
+    for line in rest.partition("```")[0].splitlines(keepends=True)[1:]:
         name = name if line.startswith(" ") else line.split()[0]
         rows[name] = rows.get(name, "") + line
+    if where:
+        rows = {name: row for name, row in rows.items() if name in ROWS and ROWS[name].is_asked_for}
     rows |= {name: "".join(f"{line}\n" for line in each) for name, each in measured.items()}
     table = "".join(rows[name] for name in ROWS if name in rows)
     where = f"{where}\n\n" if where else old

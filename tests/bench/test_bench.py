@@ -131,6 +131,12 @@ def test_the_quick_form_fails_for_a_slow_row_and_names_it(
     assert "a 402, CPU of the server: 3,000 µs; a bare uvicorn: 60.0 µs" in page.read_text("utf-8")
 
 
+def test_a_full_run_keeps_the_rows_that_only_a_request_measures() -> None:
+    old = command.renewed("", {"402": ["402 1"], "million": ["million 2"]}, where="2026-01-01")
+    page = command.renewed(old, {"world": ["world 3"]}, where="2026-01-02")
+    assert page == f"2026-01-02\n\n```text\n{command.COLUMNS}\nworld 3\nmillion 2\n```\n"
+
+
 def test_the_page_has_every_row_and_a_date() -> None:
     """Its numbers were measured; that its rows are the benchmark's can be checked."""
     page = command.PAGE.read_text("utf-8")
