@@ -468,6 +468,7 @@ def test_the_user_names_a_world_whose_clock_is_ahead() -> None:
         refused = ahead(server)
         assert refused.exit_code == 1
         assert "3600 s ahead, which a payer does not believe by itself" in refused.stderr
+        assert "the two clocks differ. " in refused.stderr, "one full stop"
         assert refused.stderr.rstrip().endswith(f"add --world {server.url}")
         assert server.transfers(server.wallets[0].address)[1:] == []
         assert ahead(server, "--world", server.url).exit_code == 0

@@ -25,7 +25,8 @@ def test_faults_time_and_blocks(server: LocalServer) -> None:
     added = steer("fault", "add", "service", "lose answer", "path=/api/pay", "times=2", *here)
     assert json.loads(added.stdout)["times"] == 2
     assert steer("fault", "list", *here).stdout == added.stdout
-    assert steer("fault", "clear", *here).stdout == ""
+    cleared = steer("fault", "clear", *here)
+    assert (cleared.stdout, cleared.stderr) == ("", "no faults\n")
     assert_misuse(steer("fault", "add", "service", *here), "name a victim and an effect")
     assert_misuse(steer("fault", "add", "service", "sing", *here), "sing")
     assert steer("advance", "1h", *here).stdout == "3600 s ahead of real time\n"
@@ -39,6 +40,7 @@ def test_exactly_one_payment_for_a_path(server: LocalServer) -> None:
     here = ("--world", server.url)
     server.reset()
     assert server.payments(PATH, times=0) == []
+    assert run("payments", *here).stderr == "no payments\n"
     with httpx.Client(auth=PaymentAuth(server.wallets[0], clock=server.clock)) as http:
         http.get(server.url + PATH)
     (paid,) = server.payments(PATH, times=1)

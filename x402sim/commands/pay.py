@@ -245,7 +245,7 @@ def _pay(purchase: buying.Purchase, printer: _Printer) -> None:
     """Pay for a request, and print the outcome; exits with 1 unless served."""
     answer = _bought(purchase, printer)
     outcome = purchase.ask_chain()
-    problem = "" if answer.is_success else in_vain(outcome, answer) + purchase.local.hint
+    problem = "" if answer.is_success else purchase.local.hinted(in_vain(outcome, answer))
     _end(printer, problem, answer, outcome, ok=not problem)
     if problem:
         raise typer.Exit(common.NOT_ALL_HELD)
@@ -258,14 +258,13 @@ def _bought(purchase: buying.Purchase, printer: _Printer) -> httpx.Response:
     except (PaymentFailed, httpx.HTTPError) as failed:
         if purchase.sent is not None:
             outcome = purchase.ask_chain()
-            why = failure(failed, outcome, purchase.answer, purchase.last) + purchase.local.hint
+            why = purchase.local.hinted(failure(failed, outcome, purchase.answer, purchase.last))
             why = why.replace("max_total", "--max")
             _end(printer, f"not served: {why}", _part(purchase.newest), outcome)
             raise typer.Exit(common.NOT_ALL_HELD) from failed
         if isinstance(failed, PaymentFailed):
             problem = f"nothing was paid: {failed}".replace("max_amount", "--max")
-            problem = problem.removesuffix(".") + purchase.local.hint
-            raise common.Misuse(problem) from failed
+            raise common.Misuse(purchase.local.hinted(problem.removesuffix("."))) from failed
         raise common.Misuse(buying.no_answer(purchase.request.url, failed)) from failed
     if purchase.sent is None:
         if purchase.kept is not None and answer.is_success:  # free, or already paid for

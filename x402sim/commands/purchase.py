@@ -379,6 +379,10 @@ class Local:
     hint: str = ""
     """The server's claims that a payer does not believe, and the option to believe them."""
 
+    def hinted(self, problem: str) -> str:
+        """Return a problem, with the hint if there is one."""
+        return f"{problem.removesuffix('.')}. {self.hint}" if self.hint else problem
+
 
 def world_at(
     http: httpx.Client, world: str, known: Mapping[str, Network], *, own_key: bool
@@ -424,8 +428,8 @@ def local_server(http: httpx.Client, url: httpx.URL, known: Mapping[str, Network
         differs = f"its clock is {abs(ahead_s):.0f} s {'ahead' if ahead_s > 0 else 'behind'}"
     elif who.network not in known:
         differs = f"its network is {who.network[:80]!r}"
-    hint = f". The server says that {differs}, which a payer does not believe by itself: if you "
-    hint += f"have started it, add --world {root}"
+    hint = f"The server says that {differs}, which a payer does not believe by itself: if you have "
+    hint += f"started it, add --world {root}"
     allowed = Allowed(known, keys, Clock())
     return Local(allowed, rpc=f"{root}/rpc", hint=hint if differs else "")
 

@@ -31,7 +31,7 @@ SERVE = "http://127.0.0.1:4020"
 TIMEOUT_S = 30.0
 _VICTIM = "Who gets the requests: service, facilitator, explorer, rpc."
 _DOES = f"The effect: {', '.join(DOES)}."
-_FIELD = "Which requests: path=/settle, times=2, probability=0.1; seconds=3 of a delay."
+_FIELD = "Which requests: path=/settle, times=2 (null: all), probability=0.1; seconds=3 of a delay."
 _UNITS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)(s|min|m|h|d)?")
 
@@ -92,8 +92,11 @@ def fault(
         raise Misuse(f"fault {action} takes no more words, got {as_given(victim)}")
     elif action == "clear":
         _ask(world, "POST", "faults/clear")
-    for each in _ask(world, "GET", "faults"):
+    found = _ask(world, "GET", "faults")
+    for each in found:
         typer.echo(printable(json.dumps(each)))
+    if not found:
+        typer.echo("no faults", err=True)
 
 
 def advance(
@@ -157,6 +160,8 @@ def payments(
         for each in found:
             told = f"{each['path']}: {each['amountBase']} by {each['payer']}, {each['txHash']}"
             typer.echo(printable(told))
+    if not found and not path:
+        typer.echo("no payments", err=True)
     if path and not found:
         paid = dict.fromkeys(each["path"] for each in _ask(world, "GET", "payments"))
         said = f"x402sim: no payment is for {path}; those of the world: {', '.join(paid) or 'none'}"

@@ -89,9 +89,10 @@ class Payment(msgspec.Struct, kw_only=True):
     @property
     def clock_skew_note(self) -> str:
         """A sentence for a payment that the server wrongly calls expired; else ""."""
-        differ = " By this payer's clock it has not expired: the two clocks differ, and until they "
         is_open = self.sent_s + CLOCK_SKEW_S < self.auth.valid_before
-        return f"{differ}agree, whatever else it signs is refused, too." if is_open else ""
+        return (
+            " It has not expired by this payer's clock: the two clocks differ." if is_open else ""
+        )
 
     @property
     def state_query(self) -> str:

@@ -130,8 +130,7 @@ class Refusal(_Error):
             status=lambda decisions: decisions.authorization_expired_status,
             cause="validBefore has passed, or the payment requirements are older than "
             "maxTimeoutSeconds.",
-            remedy="Sign anew, by a clock that agrees with the server's, which `reason` tells: by "
-            "any other, the next one is refused, too.",
+            remedy="Set your clock to the server's time, which `reason` has, and sign anew.",
             may_have_been_sent=False,
         ),
     )
