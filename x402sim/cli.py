@@ -1,11 +1,13 @@
 """The command line: `python -m x402sim`. Each command is a function of a file in `commands`.
 
-Exit codes: 0, success; 1, it ran and found a failure; 2, it could not start.
+Exit codes: 0, success; 1, it ran and found a failure; 2, it could not start; 70, a
+defect of x402sim itself.
 """
 
 import gc
 import socket
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -142,6 +144,10 @@ _COMPLETION = {"--install-completion", "--show-completion"}
 """Options whose scripts complete the name of one program, which `python -m x402sim` is not."""
 
 
+DEFECT = 70
+"""Exit code of a defect of x402sim itself, as `EX_SOFTWARE` of sysexits.h."""
+
+
 def main() -> None:
     """Run the command line, or, as a judge's standalone program, its keeper."""
     if STANDALONE and sys.argv[1:] == [KEEPER_WORD]:
@@ -152,7 +158,11 @@ def main() -> None:
     gc.disable()  # until the command is imported: modules are never freed, so looking is a waste
     log_to_stderr()
     is_module = sys.argv[0].endswith("__main__.py") and not _COMPLETION & {*sys.argv}
-    app(prog_name=SHOWN if is_module else "x402sim")
+    try:
+        app(prog_name=SHOWN if is_module else "x402sim")
+    except Exception:  # noqa: BLE001 - a defect of ours: a judge's code 1 says that a MUST failed
+        sys.stderr.write(keyless(traceback.format_exc()))
+        sys.exit(DEFECT)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import shlex
 import pytest
 
 from tests.cli.runner import assert_misuse, run
+from x402sim import cli
 
 ASKING = [f"{each} http://h" for each in ("conformance", "doctor", "pay")]
 READING = [*ASKING, "run replay", "serve", "service"]
@@ -87,3 +88,23 @@ def test_a_secret_at_a_wrong_place_is_not_repeated(words: str, secret: str, says
     done = run(*shlex.split(words))
     assert_misuse(done, says)
     assert secret not in done.stderr
+
+
+def test_a_defect_of_ours_has_a_code_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A judge's exit code 1 says that a MUST failed. The traceback shows no private key."""
+    key = "0x" + "5e" * 32
+
+    def broken() -> None:
+        raise ZeroDivisionError(f"--payer-key {key}")
+
+    monkeypatch.setattr("x402sim.commands.list.list_scenarios", broken)
+    monkeypatch.setattr("sys.argv", ["x402sim", "list"])
+    monkeypatch.setattr(cli.gc, "disable", lambda: None)  # this process goes on
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == cli.DEFECT == 70
+    shown = capsys.readouterr().err
+    assert "ZeroDivisionError" in shown
+    assert key not in shown

@@ -156,10 +156,11 @@ def test_a_lasting_fault_stays_while_other_checks_clear_theirs() -> None:
 
 
 def test_a_bug_of_a_check_is_inconclusive() -> None:
+    """The same catch serves the other judges: see `attempt`."""
     buggy = case("2.1/timeout", ends=ZeroDivisionError())
     result, other = judged(refuses_all(), [buggy, holds])
     assert (result.outcome, other.outcome) == (Outcome.INCONCLUSIVE, Outcome.PASSED)
-    assert "the check itself has a bug: ZeroDivisionError" in result.reason
+    assert "the case itself has a bug: ZeroDivisionError" in result.reason
 
 
 CHALLENGE = TargetAnswer(Target(), 402, httpx.Headers(), "", wanted("/api/perp/quote"), str)

@@ -187,6 +187,14 @@ def test_a_payment_by_permit2_is_recorded_with_what_was_signed_and_used(network)
     assert (signature in watch.text) == (network is BASE_SEPOLIA)
 
 
+@pytest.mark.parametrize("said", ["0", "9" * 5000])
+def test_the_receipt_of_exact_does_not_decide_what_was_paid(said):
+    watch = Watch()
+    receipt = {"PAYMENT-RESPONSE": packed(settled(amount=said))}
+    watch.see(offer(1), paid(2, signed(NOW_S), answered=receipt))
+    assert [each.amount_base for each in watch.journal.events(PaymentSettled)] == [10_000]
+
+
 def test_what_is_not_about_a_payment_is_only_counted():
     watch = Watch()
     watch.see(exchange(1, target="/style.css", answer=b"body { }"))

@@ -44,7 +44,7 @@ from x402sim.protocol.eip3009 import (
     transfer_digest,
 )
 from x402sim.protocol.header import SignedPayment
-from x402sim.protocol.money import parse_base, to_decimal
+from x402sim.protocol.money import base_in, to_decimal
 from x402sim.protocol.networks import Family, Network, family_of, hash_wanted, is_hash
 from x402sim.protocol.permit2 import NAMES, OLDER_UPTO_PROXY, PERMIT2, UPTO_PROXY
 from x402sim.protocol.permit2_payments import (
@@ -429,17 +429,14 @@ def _of_amount(way: Way, network: Network | None) -> Iterator[Finding]:
     name, amount = way.amount_name, way.amount
     wanted = 'base units as a string of digits, such as "10000"'
     do = "Write the amount in base units, as a JSON string: 0.01 of a token with 6 decimals "
-    try:
-        if not isinstance(amount, str):
-            raise ValueError
-        base = parse_base(amount)
-        if base == 0 and way.fields.get("scheme") != UPTO:  # of which nothing may be used
-            do = "Ask for money, or serve the request without a 402."
-            yield Finding(name, "'0'", "more than 0", do, stops=False)
-        elif network is not None:
-            yield from _of_size(name, base, network)
-    except ValueError:
+    base = base_in(amount)
+    if base is None:
         yield Finding(name, _shown(way.fields, name), wanted, do + 'is "10000".')
+    elif base == 0 and way.fields.get("scheme") != UPTO:  # of which nothing may be used
+        do = "Ask for money, or serve the request without a 402."
+        yield Finding(name, "'0'", "more than 0", do, stops=False)
+    elif network is not None:
+        yield from _of_size(name, base, network)
 
 
 def _of_size(name: str, base: int, network: Network) -> Iterator[Finding]:
@@ -520,10 +517,10 @@ def of_terms(auth: Authorization, way: Way) -> Iterator[Finding]:
 
 def of_used(auth: Authorization, way: Way) -> Iterator[Finding]:
     """Yield the differences between a message of `upto` and the requirements with a used amount."""
-    amount = str(way.amount)
-    if amount.isascii() and amount.isdecimal() and int(amount) > auth.value:
+    amount = base_in(way.amount)
+    if amount is not None and amount > auth.value:
         do = "Settle the used amount, at most the maximum."
-        yield Finding(way.amount_name, amount[:80], f"at most {auth.value}, as signed", do)
+        yield Finding(way.amount_name, str(amount), f"at most {auth.value}, as signed", do)
 
 
 def signer_of(

@@ -28,6 +28,14 @@ def parse_base(text: str) -> int:
     return int(text)
 
 
+def base_in(value: object) -> int | None:
+    """Return the base units in a value of a message; None unless `parse_base` takes it."""
+    try:
+        return parse_base(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
 def to_base(text: str, decimals: int, *, fraction_digits: int | None = None, name: str = "") -> int:
     """Return a decimal string such as "1.25" in base units, exactly.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from x402sim.protocol.crypto import to_hex
-from x402sim.protocol.money import parse_base, to_decimal
+from x402sim.protocol.money import base_in, to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.protocol.ways import Way
 from x402sim.text.words import distance, moment
@@ -99,10 +99,7 @@ def amount_of(way: Way, known: Mapping[str, Network]) -> Any:
 
 def amount_in(amount: Any, network: Network | None) -> Any:
     """Return base units with the token; the plain amount for an unknown network."""
-    try:
-        base = parse_base(amount) if isinstance(amount, str) else None
-    except ValueError:
-        base = None
+    base = base_in(amount)
     if base is None or network is None:
         return amount
     return Amount(base, network.decimals, network.token_symbol)

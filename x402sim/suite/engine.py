@@ -43,6 +43,7 @@ from x402sim.suite.verdict import (
     Inconclusive,
     Lacking,
     NotApplicable,
+    NotReady,
     Show,
     Skipped,
     Untold,
@@ -190,6 +191,10 @@ async def attempt(
         found, show = dict.fromkeys(cases, failed.violation), failed.show
     except (Inconclusive, Skipped) as why:
         found, left = {}, why
+    except NotReady:
+        raise
+    except Exception as bug:  # noqa: BLE001 - a bug of one case must not end the run
+        found, left = {}, Inconclusive(f"the case itself has a bug: {bug!r}")
     return Played(play=play, found=found, left=left, show=show, seconds=elapsed())
 
 

@@ -24,7 +24,9 @@ from x402sim.protocol.explain import explain
 from x402sim.protocol.findings import Finding, of_settlement, of_terms
 from x402sim.protocol.header import SignedPayment, json_of_header
 from x402sim.protocol.messages import BadMessage, decoded, encode
+from x402sim.protocol.money import base_in
 from x402sim.protocol.networks import NETWORKS, TEST_CHAIN_IDS, Network, chain_id_of
+from x402sim.protocol.permit2_payments import UPTO
 from x402sim.protocol.recognize import recognize, recognized
 from x402sim.protocol.ways import Way, network_called, ways_in
 from x402sim.protocol.x402 import (
@@ -287,10 +289,10 @@ class Messages:
 
     @property
     def settled_base(self) -> int:
-        """The amount of a settlement: what the answer says was used, else what was signed."""
+        """The settled amount: of `upto` what the answer says was used, else what was signed."""
         assert self.signed is not None
-        said = (self.receipt or {}).get("amount")
-        used = int(said) if isinstance(said, str) and said.isascii() and said.isdecimal() else None
+        said = self.receipt if self.receipt and self.signed.scheme == UPTO else {}
+        used = base_in(said.get("amount"))
         return self.signed.authorization.value if used is None else used
 
     @property

@@ -27,7 +27,7 @@ from x402sim.journal import Journal
 from x402sim.protocol.crypto import Hash, checksum, from_hex, parse_address
 from x402sim.protocol.findings import Finding
 from x402sim.protocol.messages import encode
-from x402sim.protocol.money import to_decimal
+from x402sim.protocol.money import base_in, to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.protocol.permit2_payments import UPTO
 from x402sim.protocol.ways import Way, network_called
@@ -621,7 +621,7 @@ def _notes(seen: Seen, known: Mapping[str, Network]) -> list[str]:
 
 def _money(base: Any, name: Any, known: Mapping[str, Network]) -> str:
     network = network_called(name, known)
-    text = printable(str(base))[:40]
-    if network is None or not text.isdecimal():
-        return f"{text} base units on {printable(str(name))[:40]}"
-    return f"{to_decimal(int(text), network.decimals)} {network.token_symbol} on {network.name}"
+    amount = base_in(str(base))
+    if network is None or amount is None:
+        return f"{printable(str(base))[:40]} base units on {printable(str(name))[:40]}"
+    return f"{to_decimal(amount, network.decimals)} {network.token_symbol} on {network.name}"

@@ -13,6 +13,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import PrivateKey, from_hex, keccak256, parse_address, sign, to_hex
 from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
+from x402sim.protocol.money import base_in
 from x402sim.protocol.networks import Network
 from x402sim.protocol.permit2 import permit2_digest
 from x402sim.protocol.permit2_payments import (
@@ -62,8 +63,7 @@ def payables(dialect: Dialect, answer: Answer, network: Network) -> Iterator[dic
                 parse_address(str(extra.get(FACILITATOR)))
         except ValueError:
             continue
-        amount = each.get(dialect.amount)
-        is_amount = isinstance(amount, str) and amount.isascii() and amount.isdecimal()
+        is_amount = base_in(each.get(dialect.amount)) is not None
         named = each.get("scheme") == dialect.scheme and each.get("network") == ours
         can_pay = _is_of(dialect, extra)
         can_pay &= dialect.by_permit2 or x402.unsupported_in(extra) is None

@@ -12,6 +12,7 @@ import httpx
 from x402sim.clock import stopwatch
 from x402sim.protocol import mcp
 from x402sim.protocol.messages import decoded
+from x402sim.protocol.money import base_in
 from x402sim.report.exchange import Exchange, Message
 from x402sim.report.results import Loss
 from x402sim.suite import rooms
@@ -484,10 +485,8 @@ class Play(rooms.Play[ServerRoom, Answer]):
     def amount_told(self, answer: Answer) -> int | None:
         """Return the settled amount in a receipt of `upto`, in base units; None without one."""
         receipt = self.receipt(answer)
-        told = receipt.get("amount") if self.dialect is Dialect.UPTO else None
-        if receipt.get("success") is not True or not (isinstance(told, str) and told.isdecimal()):
-            return None
-        return int(told)
+        is_told = self.dialect is Dialect.UPTO and receipt.get("success") is True
+        return base_in(receipt.get("amount")) if is_told else None
 
     def used_nothing(self, observed: Trade) -> bool:
         """Tell whether a receipt of `upto` says that nothing was used: then nothing need move."""

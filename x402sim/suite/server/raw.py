@@ -28,8 +28,8 @@ from x402sim.suite.started import CLOCK, free_port, served
 from x402sim.text.words import counted, printable
 from x402sim.world.cache import SharedCache, cached
 
-MOST_BYTES = 1 << 22
-"""The most bytes read of an answer."""
+MOST_BYTES = 1 << 24
+"""The most bytes read of an answer; a longer answer is no broken answer."""
 SHOWN, WHOLE = 120, 1500
 """The characters of a body in the short form of an answer, and in the full form."""
 REQUIRED = REQUIRED_HEADER.lower()
@@ -47,7 +47,8 @@ EXPLAINS = (
 """The other headers in the full form; in the short form, a case that tests a header adds it."""
 
 
-MOST_COUNT = 10**8
+MOST_DIGITS = 8
+MOST_COUNT = 10**MOST_DIGITS
 """Greater numbers are times or ids."""
 _NO_COUNT = ("header content-length", "header age")
 
@@ -111,8 +112,10 @@ class Answer:
     def numbers(self) -> Mapping[str, int]:
         """Every whole number of goods and headers that may be a counter, by place."""
         found = dict(_numbers(self.sold if self.rpc or self.json is not None else self._text))
-        headers = {f"header {n}": int(v) for n, v in self.headers.items() if v.isdecimal()}
-        return {n: v for n, v in (found | headers).items() if n not in _NO_COUNT and v < MOST_COUNT}
+        for name, text in self.headers.items():
+            if text.isdecimal() and len(text) <= MOST_DIGITS:
+                found[f"header {name}"] = int(text)
+        return {n: v for n, v in found.items() if n not in _NO_COUNT and v < MOST_COUNT}
 
     @property
     def is_server_error(self) -> bool:
@@ -217,19 +220,29 @@ def _short(text: str) -> str:
 
 
 class _Reader:
-    """The callbacks of the parser."""
+    """The callbacks of the parser. An interim answer, such as 103, is passed over."""
 
     def __init__(self, *, is_head: bool, begun: asyncio.Event | None) -> None:
+        self.parser = httptools.HttpResponseParser(self)
         self.headers: dict[str, str] = {}
-        self.begun = begun
-        self.body, self.is_complete, self.is_head = bytearray(), False, is_head
+        self.begun, self.is_head = begun, is_head
+        self.body, self.has_head, self.is_complete = bytearray(), False, False
+
+    @property
+    def status(self) -> int:
+        status: int = self.parser.get_status_code()
+        return status
+
+    def on_message_begin(self) -> None:
+        self.headers = {}
 
     def on_header(self, name: bytes, value: bytes) -> None:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
     def on_headers_complete(self) -> None:
-        self.is_complete = self.is_head
+        self.has_head = self.status >= 200
+        self.is_complete = self.is_head and self.has_head
 
     def on_body(self, body: bytes) -> None:
         self.body += body
@@ -237,7 +250,7 @@ class _Reader:
             self.begun.set()
 
     def on_message_complete(self) -> None:
-        self.is_complete = True
+        self.is_complete = self.has_head
 
 
 async def send(
@@ -248,7 +261,7 @@ async def send(
     body: bytes | None = None,
     patience_s: float = 15.0,
     begun: asyncio.Event | None = None,
-    is_enough: Callable[[Mapping[str, str], bytes], bool] = lambda *_: False,
+    is_enough: Callable[[Mapping[str, str], bytes], bool] | None = None,
 ) -> Answer:
     """Send a request to 127.0.0.1; return the answer, and raise for nothing that comes back.
 
@@ -265,7 +278,6 @@ async def send(
     head = "".join(f"{name}: {text}\r\n" for name, text in (*lines, *headers))
     sent = f"{method} {target[:120]}"
     reader = _Reader(is_head=method == "HEAD", begun=begun)
-    parser = httptools.HttpResponseParser(reader)
     failure = ""
     out: asyncio.StreamWriter | None = None
     try:
@@ -277,8 +289,8 @@ async def send(
                 piece = await stream.read(65536)
                 if not piece:
                     break
-                parser.feed_data(piece)
-                if is_enough(reader.headers, bytes(reader.body)):
+                reader.parser.feed_data(piece)
+                if is_enough and is_enough(reader.headers, bytes(reader.body)):
                     reader.is_complete = True
     except TimeoutError:
         failure = f"none within {patience_s:g} s"
@@ -289,15 +301,15 @@ async def send(
             out.close()
             with suppress(OSError):
                 await out.wait_closed()
-    has_status = bool(reader.headers) or reader.is_complete
-    if not has_status:
+    if not reader.has_head:
         failure = failure or "the connection ended"
         return Answer(sent=sent, failure=failure, seconds=elapsed())
     has_end = {"content-length", "transfer-encoding"} & reader.headers.keys()
-    is_cut = not reader.is_complete and (bool(failure) or bool(has_end))
+    is_long = len(reader.body) >= MOST_BYTES
+    is_cut = not (reader.is_complete or is_long) and (bool(failure) or bool(has_end))
     return Answer(
         sent=sent,
-        status=parser.get_status_code(),
+        status=reader.status,
         headers=reader.headers,
         body=bytes(reader.body),
         failure=failure or ("cut off" if is_cut else ""),

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from x402sim.protocol import mcp
-from x402sim.protocol.money import to_base
+from x402sim.protocol.money import base_in, to_base
 from x402sim.protocol.x402 import REQUIRED_HEADER, json_in
 from x402sim.suite.service.answers import TargetAnswer, begins, find, is_requirements, walk
 from x402sim.suite.service.options import Options
@@ -150,9 +150,9 @@ def _protected(examined: _Examined, prefix: str) -> list[FoundKey]:
         FoundKey("method", examined.method, how),
         FoundKey("bodies", [examined.sent], "the body of that request; replace it by a usual one"),
     ]
-    amount, resource = str(wanted.get("maxAmountRequired")), wanted.get("resource")
-    if amount.isdecimal():
-        found.append(FoundKey("amount_base", int(amount), "the 402's maxAmountRequired"))
+    amount, resource = base_in(wanted.get("maxAmountRequired")), wanted.get("resource")
+    if amount is not None:
+        found.append(FoundKey("amount_base", amount, "the 402's maxAmountRequired"))
     if isinstance(resource, str) and resource not in (examined.path, prefix + examined.path):
         found.append(FoundKey("resource", resource, "the 402's resource; it is not the path"))
     guess = SPEC.protected.content if examined.path == SPEC.protected.path else "/response"
