@@ -195,6 +195,25 @@ def test_a_verdict_is_kept_in_place_of_the_older_one_of_the_version(tmp_path: Pa
     assert file.read_text().count("\n") > 6, "a line for each record and failure"
 
 
+def test_what_a_client_cannot_be_told_is_observed_with_what_was_seen() -> None:
+    cases = subject("payer").cases()
+    about = About("payer", "a==1.0", "2026-11-29T10:00:00+00:00", {})
+    held, seen = "payer/lost/slow", "payer/lost/cut"
+    found = [result(held, "passed"), result(seen, "observed")]
+    record = record_of(about, found, cases, "a", "1.0", "again")
+    assert record.observed == {"v2": {seen: "0x…"}}
+    batteries = {record.battery: published.battery_of(cases)[1]}
+    verdicts = published.Verdicts(batteries, (record,))
+    (one,) = Site(verdicts)._columns("payer")
+    assert (one.outcomes[held], one.outcomes[seen]) == ("passed", "observed")
+    assert (one.musts, one.failed("MUST")) == (1, 0)
+    pages = Site(verdicts).made()
+    for page in ("version/payer-a-1.0.html", "case/payer-lost-cut.html"):
+        assert ": 0x…</li>" in pages[page]
+        assert "one call of the client" in pages[page]
+    assert "one call of the client" not in pages["case/payer-lost-slow.html"]
+
+
 def test_the_command_writes_a_site_and_says_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

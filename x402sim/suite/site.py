@@ -22,7 +22,7 @@ from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground, GroundType, Sentence
 from x402sim.suite import texts
 from x402sim.suite.case import ONLY, Case, by_ground, by_id, by_play, repeating
-from x402sim.suite.published import Battery, Failures, Record, Verdicts, unfolded
+from x402sim.suite.published import SILENT, Battery, Failures, Record, Verdicts, unfolded
 from x402sim.suite.sdk import recipes
 from x402sim.suite.subject import Subject, subject as subject_of
 from x402sim.suite.vectors.differing import counts, differences
@@ -41,6 +41,13 @@ SUBJECTS = {
     "failure.",
 }
 """The subjects, and what is done with each."""
+CALLS = (
+    "The program makes one call of the client at each start, and the judge starts it again after a "
+    "failure. No text demands of a client to know that two calls are for one purchase, or to keep "
+    "a bound that its interface does not take. What was seen is told to its callers: it does not "
+    "count."
+)
+"""What is said of bounds that a client cannot be told."""
 Drift = dict[str, dict[Sentence, list[tuple[str, list["Column"]]]]]
 """By text: the sentences, each with the failed MUSTs and the failing versions."""
 NEW = ""
@@ -96,6 +103,10 @@ class Column:
         """The name of the version's page, without its ending."""
         return slug(f"{self.record.subject} {self.record.name}")
 
+    def seen(self, check_id: str) -> list[str]:
+        """Return what was observed of an id of a public text, in each dialect."""
+        return [its[check_id] for its in self.record.observed.values() if check_id in its]
+
     def failed(self, level: Level) -> int:
         """Return how many ids of a level failed."""
         return sum(each[0].found.level == level for each in self.failures.values())
@@ -129,6 +140,7 @@ def column(record: Record, battery: Battery, withdrawn: Iterable[tuple[str, str]
             if check_id not in gone:
                 failure = Failure(record, group.dialect, group, first)
                 failures.setdefault(check_id, []).append(failure)
+    seen = {check_id for its in record.observed.values() for check_id in its}
     left = {dialect: {*unfolded(ids)} for dialect, ids in record.not_judged.items()}
     outcomes: dict[str, str] = {}
     for dialects, ids in battery.cases.items():
@@ -141,8 +153,8 @@ def column(record: Record, battery: Battery, withdrawn: Iterable[tuple[str, str]
             elif all(check_id in left.get(each, ()) for each in mine):
                 outcomes[check_id] = Outcome.SKIPPED
             else:
-                is_silent = check_id.startswith("silent/")
-                outcomes[check_id] = Outcome.OBSERVED if is_silent else Outcome.PASSED
+                is_seen = check_id in seen or check_id.startswith(SILENT)
+                outcomes[check_id] = Outcome.OBSERVED if is_seen else Outcome.PASSED
     return Column(record, battery, failures, outcomes)
 
 
@@ -208,6 +220,7 @@ class Site:
             slug=slug,
             repairs=repairs(),
             counted=counted,
+            calls=CALLS,
             url_of=texts.url_of,
             marks={**HTML_MARKS, NEW: "", WITHDRAWN: "↩"},
             **values,
@@ -261,6 +274,7 @@ class Site:
             dialects=dict.fromkeys(str(case.dialect) for case in cases),
             grounds=list(_grounds(cases)),
             failing=by_outcome.get(Outcome.FAILED, []),
+            seen=[each for each in by_outcome.get(Outcome.OBSERVED, []) if each.seen(check_id)],
             others={name: by_outcome.get(name, []) for name in _OTHERS},
             words=_OTHERS,
             repeat=lambda each: repeating(each.record.repeat, check_id),
