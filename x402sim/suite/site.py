@@ -23,7 +23,7 @@ from x402sim.spec.ground import Ground, GroundType, Sentence
 from x402sim.suite import texts
 from x402sim.suite.case import ONLY, Case, by_ground, by_id, by_play, repeating
 from x402sim.suite.published import SILENT, Battery, Failures, Record, Verdicts, unfolded
-from x402sim.suite.sdk import recipes
+from x402sim.suite.sdk import Recipe, recipes
 from x402sim.suite.subject import Subject, subject as subject_of
 from x402sim.suite.vectors.differing import counts, differences
 from x402sim.suite.vectors.vector import OPERATIONS, files as vector_files
@@ -36,9 +36,9 @@ SUBJECTS = {
     "payments to /verify and /settle, and reads the transfers off the chain.",
     "server": "The judge starts the server between a payer and a facilitator on a simulated chain; "
     "both, and the chain, act as the case says.",
-    "payer": "The judge starts the payer with a task (what to buy, the most to pay, a wallet on a "
-    "simulated chain) at a shop that answers as the case says, and starts it again after a "
-    "failure.",
+    "payer": "The judge starts the payer with a task (goods for 0.01 tokens, 0.05 at most in all, "
+    "the token, the network, the host to pay, a wallet on a simulated chain) at a shop that "
+    "answers as the case says, and starts it again after a failure, three times at most.",
 }
 """The subjects, and what is done with each."""
 CALLS = (
@@ -93,10 +93,21 @@ class Column:
 
     @property
     def recipe(self) -> str:
-        """The file that starts the version, from the root of a checkout; "" without a recipe."""
-        rows = recipes(self.record.subject)
-        found = (row.program.split()[0] for row in rows if row.name == self.record.implementation)
-        return "".join(f"conformance/recipes/{file}" for file in found)
+        """The program that starts the version, from the root of a checkout, and its words; ""
+        without a recipe.
+        """
+        return "".join(f"conformance/recipes/{each.program}" for each in self._recipes)
+
+    @property
+    def installed(self) -> str:
+        """The packages that a recipe installs: "x402-fetch@1.2.0, viem@2"."""
+        every = (it for each in self._recipes for it in each.install)
+        return ", ".join(it.format(self.record.version) for it in every)
+
+    @property
+    def _recipes(self) -> list[Recipe]:
+        name = self.record.implementation
+        return [each for each in recipes(self.record.subject) if each.name == name]
 
     @property
     def page(self) -> str:
@@ -201,7 +212,10 @@ class Site:
             summary=_summary,
             judged=len(self.verdicts.records),
         )
-        self._page("object.html", "object", withdrawn=self.verdicts.withdrawn, contact=self.contact)
+        by_why: dict[tuple[str, str], dict[str, list[str]]] = {}
+        for it in self.verdicts.withdrawn:
+            by_why.setdefault((it.day, it.why), {}).setdefault(it.name, []).append(it.id)
+        self._page("object.html", "object", withdrawn=by_why, contact=self.contact)
         self._vectors()
         return self.pages
 
