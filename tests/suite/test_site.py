@@ -152,6 +152,7 @@ def test_a_version_whose_control_fails_is_not_judged(site: dict[str, str]) -> No
     page = site["version/facilitator-x402-2.25.0.html"]
     assert "Installed: x402[evm]==2.25.0, fastapi, uvicorn. Started by" in page
     assert "conformance/recipes/facilitator.py" in page
+    assert "signs `accepts[0]` as it stands" in site["version/payer-x402-client-0.1.0.html"]
     assert (
         "conformance/recipes/payer.py httpx-v1"
         in site["version/payer-x402-httpx-version-1-1.0.0.html"]

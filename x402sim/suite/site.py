@@ -105,6 +105,11 @@ class Column:
         return ", ".join(it.format(self.record.version) for it in every)
 
     @property
+    def note(self) -> str:
+        """What a maintainer should know of the program."""
+        return "".join(each.note for each in self._recipes)
+
+    @property
     def _recipes(self) -> list[Recipe]:
         name = self.record.implementation
         return [each for each in recipes(self.record.subject) if each.name == name]
