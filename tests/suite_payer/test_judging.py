@@ -23,6 +23,7 @@ from x402sim.suite.case import unfinished
 from x402sim.suite.dialect import OF_PAYERS
 from x402sim.suite.payer import play
 from x402sim.suite.payer.play import Bound, Function, Task
+from x402sim.suite.payer.shop import OTHER_TOKEN
 from x402sim.suite.payer.subject import ONE_THING, PAYER, PayerJudge, all_cases, rows, seconds_of
 from x402sim.text.environment import passing
 
@@ -160,6 +161,19 @@ def test_a_payer_with_a_cap_of_its_own_is_observed_where_the_task_has_another() 
     (found,) = judged(Payer(frozenset({"no cap"})), mine, LIBRARY | {Bound.CAP}).values()
     assert found.outcome is Outcome.OBSERVED
     assert "has its own" in (found.actual or "")
+
+
+def test_a_payment_in_another_token_is_shown_with_token_and_chain() -> None:
+    for defects, name, shown in (
+        ({"any asset"}, "payer/sign/asset [v2]", f"of token {OTHER_TOKEN} on chain 84532, nonce"),
+        ({"any network"}, "payer/sign/network [v2]", "on chain 8453, nonce"),
+        ({"no cap"}, "payer/sign/price-over-cap [v2]", "0.050001 to 0x"),
+    ):
+        mine = [case for case in all_cases() if case.name == name]
+        (found,) = judged(Payer(frozenset(defects)), mine).values()
+        lines = " ".join(line for each in found.exchanges for line in each.whole)
+        assert shown in lines
+        assert ("of token" in lines) == ("cap" not in name)
 
 
 def test_bounds_that_nobody_knows_are_refused(tmp_path: Path) -> None:

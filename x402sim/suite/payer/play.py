@@ -781,7 +781,8 @@ class _Case:
         if len(self.played.exchanges) > 10 * MOST:
             return
         shown = [n for n in (PAYMENT_ID_HEADER, SESSION_ID_HEADER) if n in request.headers]
-        signed = "; ".join(each.summary(self.network.decimals) for each in found)
+        network = self.network
+        signed = "; ".join(each.summary(network.decimals, network.domain) for each in found)
         sent = f", pays {signed}" if found else f", shows {shown[0]}" if shown else ""
         how = "" if reply.how is How.WHOLE else f" ({reply.how.value})"
         late = f" after {reply.after_s:g} s" if reply.after_s else ""
