@@ -15,12 +15,13 @@ from x402sim.suite.payer.case import (
     Violation,
     case,
     committed_at_most,
+    if_told,
     is_bought,
     nothing,
     one_price,
     only,
 )
-from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, Purchase
+from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, Bound, Purchase
 from x402sim.suite.payer.shop import (
     CREATE_PATH,
     GOODS_PATH,
@@ -176,13 +177,16 @@ def _within(
     """Return the row of several purchases within one cap, which pays for some of them only."""
     return case(
         f"budget/{slug}",
-        Demand(
-            title=title,
-            ground=texts.derived(
-                texts.INTENT,
-                so=f"the task allows {CAP_BASE} base units for all of it; {because}",
+        if_told(
+            Bound.TOTAL,
+            Demand(
+                title=title,
+                ground=texts.derived(
+                    texts.INTENT,
+                    so=f"the task allows {CAP_BASE} base units for all of it; {because}",
+                ),
+                test=committed_at_most(CAP_BASE),
             ),
-            test=committed_at_most(CAP_BASE),
         ),
         absent=absent or _ONE_TOOL | {Dialect.SESSION: "a session's deposit is its budget"},
         variant=variant,
@@ -229,13 +233,16 @@ _hostile = partial(case, absent=_HTTP_ONLY)
 ROWS = [
     case(
         "budget/instalments",
-        Demand(
-            title="A purchase in parts, each within the cap, costs no more than the cap in all",
-            ground=texts.derived(
-                texts.INTENT,
-                so=f"the task allows {CAP_BASE} base units for the purchase, however it is cut",
+        if_told(
+            Bound.TOTAL,
+            Demand(
+                title="A purchase in parts, each within the cap, costs no more than the cap in all",
+                ground=texts.derived(
+                    texts.INTENT,
+                    so=f"the task allows {CAP_BASE} base units for the purchase, however it is cut",
+                ),
+                test=committed_at_most(CAP_BASE),
             ),
-            test=committed_at_most(CAP_BASE),
         ),
         absent=only(
             _STANDARD_HTTP, "a redirect between requests that pay is of the standard over HTTP"

@@ -10,11 +10,12 @@ from x402sim.suite.payer.case import (
     Demand,
     Violation,
     case,
+    if_told,
     is_bought,
     one_price,
     only,
 )
-from x402sim.suite.payer.play import PRICE_BASE, Purchase
+from x402sim.suite.payer.play import PRICE_BASE, Bound, Purchase
 from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, Shop, Story
 
 BECAUSE = (
@@ -103,15 +104,21 @@ ROWS = [
     )(Story(offers=_schemes)),
     _among(
         "choose/first-too-dear",
-        one_price(
-            "A first offer above the cap is not paid",
-            "the task has a cap, and the second offer is within it",
-            texts.REQUIRED_AMOUNT,
+        if_told(
+            Bound.CAP,
+            one_price(
+                "A first offer above the cap is not paid",
+                "the task has a cap, and the second offer is within it",
+                texts.REQUIRED_AMOUNT,
+            ),
         ),
-        is_bought(
-            "A first offer above the cap does not hide a second offer within the cap",
-            BECAUSE,
-            texts.ACCEPTS,
+        if_told(
+            Bound.CAP,
+            is_bought(
+                "A first offer above the cap does not hide a second offer within the cap",
+                BECAUSE,
+                texts.ACCEPTS,
+            ),
         ),
         # less than the cap, compared as text
     )(Story(offers=lambda _, right: [replace(right, amount="100000"), right])),

@@ -16,11 +16,16 @@ from x402sim.suite.payer.case import (
 )
 from x402sim.suite.payer.play import PRICE_BASE, Purchase
 from x402sim.suite.payer.shop import Lets, Story
-from x402sim.suite.verdict import as_json
+from x402sim.suite.verdict import Found, as_json
 
 DAY_S = 86_400
 SLACK_S = 600
 """How far a payer's window may end after the offer's: what the public clients allow for clocks."""
+
+
+def _paid_once_and_served(played: Purchase) -> Found:
+    paid = committed_at_most(PRICE_BASE)(played)
+    return paid if isinstance(paid, Violation) else served(played) or paid
 
 
 def _random_nonce(played: Purchase) -> Violation | None:
@@ -96,7 +101,7 @@ ROWS = [
                 so="the offer is within every bound of the task, so to buy is the intention, "
                 "once, and nothing else",
             ),
-            test=lambda played: committed_at_most(PRICE_BASE)(played) or served(played),
+            test=_paid_once_and_served,
         ),
         Demand(
             title="The nonce of an authorization is random",

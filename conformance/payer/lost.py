@@ -17,11 +17,12 @@ from x402sim.suite.payer.case import (
     case,
     committed_at_most,
     gets_what_it_paid,
+    if_told,
     one_price,
     only,
     served,
 )
-from x402sim.suite.payer.play import CAP_BASE
+from x402sim.suite.payer.play import CAP_BASE, Bound
 from x402sim.suite.payer.shop import (
     EVENTS,
     OTHER_TOKEN,
@@ -179,12 +180,17 @@ _ABSENT = {
 _ONE_REQUEST = "the request that pays asks for the goods, too: see the row without `goods-`"
 
 
+def _fetched(reply: Callable[[Shop, Reply], Reply]) -> Demand:
+    demand = gets_what_it_paid(GAVE_UP)
+    return if_told(Bound.GOODS, demand) if reply is _no_goods else demand
+
+
 def _row(slug: str, settles: bool, reply: Callable[[Shop, Reply], Reply], title: str) -> PayerRow:
     strike = Strike(settles=settles, reply=reply)
     return case(
         f"lost/{slug}",
         one_price(f"{title}: still a single payment", SO, texts.RESEND, texts.UNIQUE),
-        *([gets_what_it_paid(GAVE_UP)] if settles else []),
+        *([_fetched(reply)] if settles else []),
         *([_asked_again] if reply is _busy else []),
         absent=_ABSENT.get(slug, {}),
         waits_s=SLOW_S if reply is _slow else 0,
@@ -282,14 +288,17 @@ ROWS = [
     ),
     case(
         "lost/again-over-cap",
-        Demand(
-            title="A later 402 asks for more than the cap, after a payment or before",
-            ground=texts.derived(
-                texts.INTENT,
-                texts.PARAMETERS,
-                so="the cap is that of the purchase, whichever 402 asks",
+        if_told(
+            Bound.CAP,
+            Demand(
+                title="A later 402 asks for more than the cap, after a payment or before",
+                ground=texts.derived(
+                    texts.INTENT,
+                    texts.PARAMETERS,
+                    so="the cap is that of the purchase, whichever 402 asks",
+                ),
+                test=committed_at_most(CAP_BASE),
             ),
-            test=committed_at_most(CAP_BASE),
         ),
         absent=NAMED,
     )(

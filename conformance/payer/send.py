@@ -19,10 +19,13 @@ from x402sim.suite.payer.case import (
     PayerRow,
     case,
     committed_at_most,
+    if_told,
     nothing,
     one_price,
     only,
+    stays,
 )
+from x402sim.suite.payer.play import Bound
 from x402sim.suite.payer.shop import PAYMENT_ID_HEADER, SESSION_ID_HEADER, Shop, Story, Strike
 from x402sim.suite.wire import Reply, Request, as_json
 
@@ -69,7 +72,7 @@ def _before(slug: str, title: str, status: int, where: Where) -> PayerRow:
     def first(shop: Shop, request: Request) -> Reply | None:
         return Reply(status=status, headers={"Location": where(shop) + request.target})
 
-    return _refused(f"send/{slug}", nothing(title, SO, texts.CONTROLS))(
+    return _refused(f"send/{slug}", if_told(Bound.HOSTS, nothing(title, SO, texts.CONTROLS)))(
         Story(first=first, elsewhere=_asks_for_the_thief)
     )
 
@@ -84,9 +87,20 @@ def _paid(status: int) -> PayerRow:
     return case(
         f"send/paid-and-redirected-{status}",
         one_price(
-            f"A payment answered with a redirect ({status}) goes to no other host",
+            f"A payment answered with a redirect ({status}) is a single payment, to this host",
             "the payment is for this host; whoever else gets it may be served in its stead",
             texts.REDIRECT,
+        ),
+        Demand(
+            title=f"A redirect ({status}) takes no payment along to another host",
+            ground=texts.derived(
+                texts.REDIRECT,
+                so="a payment is such a header field: whoever gets it may be served in the "
+                "payer's stead, or settle it",
+            ),
+            test=stays,
+            suffix="along",
+            level="SHOULD",
         ),
     )(Story(strikes=(strike,)))
 

@@ -16,11 +16,12 @@ from x402sim.suite.payer.case import (
     Demand,
     Violation,
     case,
+    if_told,
     nothing,
     one_price,
     only,
 )
-from x402sim.suite.payer.play import CAP_BASE, Purchase
+from x402sim.suite.payer.play import CAP_BASE, Bound, Purchase
 from x402sim.suite.payer.shop import OTHER_TOKEN, Offer, Shop, Story
 
 TEN_YEARS_S = 10 * 365 * 86_400
@@ -68,7 +69,9 @@ _refused = partial(case, starts=REFUSED, absent=_OUTSIDE)
 ROWS = [
     _refused(
         "sign/price-over-cap",
-        nothing("A price above the cap is not signed", _CAP, texts.REQUIRED_AMOUNT),
+        if_told(
+            Bound.CAP, nothing("A price above the cap is not signed", _CAP, texts.REQUIRED_AMOUNT)
+        ),
     )(Story(offers=_too_dear, takes_anything=True)),
     _refused(
         "sign/price-huge", nothing("A price of 2^255 is not signed", _CAP, texts.REQUIRED_AMOUNT)

@@ -386,6 +386,28 @@ def test_failures_of_a_published_version_are_named_and_can_be_accepted(
     }
 
 
+def test_of_several_versions_that_fail_alike_the_judged_implementations_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ids = frozenset({("server/order/refused", "v2")})
+    names = ("other 4.0.0", "other 3.0.0", "mine 1.1.0", "mine 1.0.0")
+    known = [published.Version(each, ids) for each in names]
+    monkeypatch.setattr(published, "versions", lambda subject: known)
+    case = CaseResult(title="any words", dialect="v2", outcome=Outcome.FAILED)
+    failed = [result("server/order/refused", "failed", cases=(case,))]
+
+    def closest(own: str = "") -> str:
+        found = published.closest(failed, "server", own)
+        assert found is not None
+        assert found.failed == ids
+        return found.name
+
+    assert closest("mine") == "mine 1.1.0"
+    assert closest() == closest("unknown") == "other 4.0.0 and 3 other versions"
+    del known[1:]
+    assert closest() == "other 4.0.0"
+
+
 def test_known_failures_of_a_subject_without_published_versions_are_refused() -> None:
     assert "no published service" in refused("http://127.0.0.1:9", "--baseline", "known")
 

@@ -27,6 +27,7 @@ FEW = {
         "payer/lost/no-answer-after-settling",
         "payer/sign/price-over-cap",
         "payer/choose/first-too-dear",
+        "payer/send/paid-and-redirected-307",
     ),
 }
 """The ids that CI judges of a few versions."""

@@ -129,15 +129,16 @@ def test_a_withdrawn_failure_leaves_the_pages_and_stands_on_the_page_of_objectio
     verdicts = published.read(published.shipped())
     record = next(it for it in verdicts.of("server") if (LOST, "v2") in it.failures)
     why = "the recipe was wrong"
-    changed = msgspec.structs.replace(
-        verdicts, withdrawn=(Withdrawn(LOST, record.name, "2026-12-01", why),)
-    )
+    other = next(each for each, _ in record.failures if each != LOST)
+    gone = tuple(Withdrawn(each, record.name, "2026-12-01", why) for each in (LOST, other))
+    changed = msgspec.structs.replace(verdicts, withdrawn=gone)
     pages = Site(changed).made()
     link = f"case/{slug(LOST)}.html"
     version = f"version/{slug(f'server {record.name}')}.html"
     assert link in site[version]
     assert link not in pages[version]
-    assert why in pages["object.html"]
+    assert pages["object.html"].count(why) == 1, "a reason stands above all that it withdraws"
+    assert f"{other}</code>" in pages["object.html"]
     assert "Withdrawn" in pages[link]
     assert record.name in pages[link].partition("Withdrawn")[2]
     misspelt = Withdrawn(LOST + "s", record.name, "2026-12-01", why)
@@ -148,7 +149,14 @@ def test_a_withdrawn_failure_leaves_the_pages_and_stands_on_the_page_of_objectio
 def test_a_version_whose_control_fails_is_not_judged(site: dict[str, str]) -> None:
     assert "not judged: its good payments fail the control" in site["index.html"]
     assert "not judged, its control fails" in site["badge/facilitator-x402-2.16.0.svg"]
-    assert "conformance/recipes/facilitator.py" in site["version/facilitator-x402-2.25.0.html"]
+    page = site["version/facilitator-x402-2.25.0.html"]
+    assert "Installed: x402[evm]==2.25.0, fastapi, uvicorn. Started by" in page
+    assert "conformance/recipes/facilitator.py" in page
+    assert "signs `accepts[0]` as it stands" in site["version/payer-x402-client-0.1.0.html"]
+    assert (
+        "conformance/recipes/payer.py httpx-v1"
+        in site["version/payer-x402-httpx-version-1-1.0.0.html"]
+    )
 
 
 def test_an_exchange_is_kept_in_lines_without_what_is_there_before() -> None:
@@ -193,6 +201,25 @@ def test_a_verdict_is_kept_in_place_of_the_older_one_of_the_version(tmp_path: Pa
     assert [outcomes[each] for each in ids] == ["failed", "failed", "passed"]
     assert outcomes["facilitator/fields/version"] == "skipped", "what was not judged has not passed"
     assert file.read_text().count("\n") > 6, "a line for each record and failure"
+
+
+def test_what_a_client_cannot_be_told_is_observed_with_what_was_seen() -> None:
+    cases = subject("payer").cases()
+    about = About("payer", "a==1.0", "2026-11-29T10:00:00+00:00", {})
+    held, seen = "payer/lost/slow", "payer/lost/cut"
+    found = [result(held, "passed"), result(seen, "observed")]
+    record = record_of(about, found, cases, "a", "1.0", "again")
+    assert record.observed == {"v2": {seen: "0x…"}}
+    batteries = {record.battery: published.battery_of(cases)[1]}
+    verdicts = published.Verdicts(batteries, (record,))
+    (one,) = Site(verdicts)._columns("payer")
+    assert (one.outcomes[held], one.outcomes[seen]) == ("passed", "observed")
+    assert (one.musts, one.failed("MUST")) == (1, 0)
+    pages = Site(verdicts).made()
+    for page in ("version/payer-a-1.0.html", "case/payer-lost-cut.html"):
+        assert ": 0x…</li>" in pages[page]
+        assert "one call of the client" in pages[page]
+    assert "one call of the client" not in pages["case/payer-lost-slow.html"]
 
 
 def test_the_command_writes_a_site_and_says_where(

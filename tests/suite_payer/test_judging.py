@@ -17,12 +17,13 @@ from tests.suite_payer.payer import Payer
 from tests.suite_payer.test_mutants import judged
 from x402sim.cli import app
 from x402sim.judging import judge
-from x402sim.report.results import Outcome
+from x402sim.report.results import DemandKey, Outcome
 from x402sim.suite import subject
 from x402sim.suite.case import unfinished
 from x402sim.suite.dialect import OF_PAYERS
 from x402sim.suite.payer import play
-from x402sim.suite.payer.play import Function, Task
+from x402sim.suite.payer.play import Bound, Function, Task
+from x402sim.suite.payer.shop import OTHER_TOKEN
 from x402sim.suite.payer.subject import ONE_THING, PAYER, PayerJudge, all_cases, rows, seconds_of
 from x402sim.text.environment import passing
 
@@ -101,6 +102,84 @@ def test_a_failure_at_an_answer_that_was_late_is_not_the_payers(
     (result,) = judged(buys, mine).values()
     assert result.outcome is outcome
     assert len(starts) > 1
+
+
+LIBRARY = frozenset({Bound.PURCHASE, Bound.HOSTS, Bound.TOTAL, Bound.GOODS})
+
+
+@pytest.mark.parametrize(
+    ("defect", "name", "of_library", "said"),
+    [
+        ("forgets", "payer/lost/refused-for-good [v1]", Outcome.OBSERVED, "a second start"),
+        ("signs again", "payer/lost/cut [mcp]", Outcome.FAILED, ""),
+        ("pays twice", "payer/control/buys [v2]", Outcome.FAILED, ""),
+        ("pays another", "payer/control/buys [v1]", Outcome.FAILED, ""),
+        ("sends its key", "payer/control/buys [v2]", Outcome.FAILED, ""),
+        ("follows anywhere", "payer/send/redirect-to-port [v2]", Outcome.OBSERVED, "which hosts"),
+        (
+            "keeps headers on redirects",
+            "payer/send/paid-and-redirected-307 [v2]",
+            Outcome.OBSERVED,
+            "which hosts",
+        ),
+        (
+            "keeps headers on redirects",
+            "payer/send/paid-and-redirected-307-along [v2]",
+            Outcome.FAILED,
+            "",
+        ),
+        ("signs again", "payer/budget/instalments [v2]", Outcome.OBSERVED, "several payments"),
+        ("takes any 200", "kit/lost/error-in-200 [v1]", Outcome.OBSERVED, "the goods look like"),
+        ("locks nothing", "kit/budget/started-twice [v2]", Outcome.OBSERVED, "a second start"),
+        ("no cap", "payer/sign/price-over-cap [v1]", Outcome.FAILED, ""),
+        ("any scheme", "payer/sign/scheme [v2]", Outcome.FAILED, ""),
+        ("any scheme", "payer/choose/other-schemes [v1]", Outcome.FAILED, ""),
+    ],
+)
+def test_a_library_is_not_blamed_for_what_only_its_caller_could_know(
+    defect: str, name: str, of_library: Outcome, said: str
+) -> None:
+    """Who signs two payments in one call, or to nobody's offer, fails as any payer does."""
+    mine = [case for case in all_cases() if case.name == name]
+    payer = Payer(frozenset({defect}))
+    (told,) = judged(payer, mine).values()
+    (library,) = judged(payer, mine, LIBRARY).values()
+    assert (told.outcome, library.outcome) == (Outcome.FAILED, of_library)
+    if of_library is Outcome.OBSERVED:
+        assert said in (library.actual or "")
+
+
+def test_a_single_payment_above_the_cap_is_no_matter_of_the_sum() -> None:
+    mine = [case for case in all_cases() if case.name == "payer/lost/again-over-cap [v1]"]
+    (found,) = judged(Payer(frozenset({"looks before it asks"})), mine).values()
+    assert found.evidence is not None
+    assert found.evidence.demand == DemandKey.WITHIN_TASK
+
+
+def test_a_payer_with_a_cap_of_its_own_is_observed_where_the_task_has_another() -> None:
+    mine = [case for case in all_cases() if case.name == "payer/sign/price-over-cap [v1]"]
+    (found,) = judged(Payer(frozenset({"no cap"})), mine, LIBRARY | {Bound.CAP}).values()
+    assert found.outcome is Outcome.OBSERVED
+    assert "has its own" in (found.actual or "")
+
+
+def test_a_payment_in_another_token_is_shown_with_token_and_chain() -> None:
+    for defects, name, shown in (
+        ({"any asset"}, "payer/sign/asset [v2]", f"of token {OTHER_TOKEN} on chain 84532, nonce"),
+        ({"any network"}, "payer/sign/network [v2]", "on chain 8453, nonce"),
+        ({"no cap"}, "payer/sign/price-over-cap [v2]", "0.050001 to 0x"),
+    ):
+        mine = [case for case in all_cases() if case.name == name]
+        (found,) = judged(Payer(frozenset(defects)), mine).values()
+        lines = " ".join(line for each in found.exchanges for line in each.whole)
+        assert shown in lines
+        assert ("of token" in lines) == ("cap" not in name)
+
+
+def test_bounds_that_nobody_knows_are_refused(tmp_path: Path) -> None:
+    ended = run(command(tmp_path), "--takes-no", "memory")
+    assert ended.exit_code == 2
+    assert "bounds are purchase, hosts, total, cap, goods" in " ".join(ended.output.split())
 
 
 AGENT = [str(node()), str(Path(__file__).with_name("agent.mjs"))]

@@ -17,7 +17,7 @@ from x402sim.suite.case import by_play, of_id
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.engine import result
 from x402sim.suite.payer.case import PayerCase, Violation
-from x402sim.suite.payer.play import Function
+from x402sim.suite.payer.play import Bound, Function
 from x402sim.suite.payer.subject import PayerJudge, all_cases
 
 DEFECTS = {
@@ -66,7 +66,7 @@ DEFECTS = {
     "accepts another": "payer/control/accepted [v2]",
     "follows anywhere": "payer/send/redirect-to-port [v2] payer/send/redirect-to-name [v1] "
     "payer/send/redirect-to-user [v2]",
-    "keeps headers on redirects": "payer/send/paid-and-redirected-307 [v2] "
+    "keeps headers on redirects": "payer/send/paid-and-redirected-307 [v2] payer/send/paid-and-redirected-307-along [v1] "
     "payer/send/proof-redirected [steps] payer/send/proof-redirected [session]",
     "believes prose": "payer/send/asked-in-prose [v2] payer/send/tip-in-prose [v1] payer/send/asked-in-prose [mcp] payer/hostile/page [v2]",
     "pays any status": "payer/send/asked-with-403 [v1] payer/send/asked-with-500 [v2]",
@@ -129,13 +129,15 @@ HONEST = [
 """What honest payers do differently."""
 
 
-def judged(payer: Payer, cases: Iterable[PayerCase]) -> dict[str, CaseResult]:
+def judged(
+    payer: Payer, cases: Iterable[PayerCase], takes_no: frozenset[Bound] = frozenset()
+) -> dict[str, CaseResult]:
     """Judge by these cases, and return what came of each."""
 
     async def main() -> dict[str, CaseResult]:
         with ThreadPoolExecutor(32) as threads:
             asyncio.get_running_loop().set_default_executor(threads)
-            judge = PayerJudge(payer=Function(payer), jobs=4)
+            judge = PayerJudge(payer=Function(payer), jobs=4, takes_no=takes_no)
             found = judge.played(list(cases), lambda check_id: None)
             return {case.name: result async for case, result in found}
 

@@ -21,7 +21,7 @@ from x402sim.report import conformance as report
 from x402sim.report.causes import cause
 from x402sim.report.conformance import About, unready, written
 from x402sim.report.results import INTERRUPTED as WAS_INTERRUPTED, Outcome, Result
-from x402sim.suite import printing, published
+from x402sim.suite import printing, published, sdk
 from x402sim.suite.baseline import Baseline, Reasons, known, mended
 from x402sim.suite.case import in_order, unfinished
 from x402sim.suite.engine import Judging
@@ -190,7 +190,9 @@ def judge_and_report(
     if run.unready is not None:
         _report(asked, about, run.results, unready(subject.name, run.unready))
         return NO_VERDICT
-    results, version = _marked(run.results, subject, asked)
+    of_package = [sdk.named(subject.name, each)[0] for each in getattr(options, "sdk", ())]
+    own = "".join(each.name for each in of_package[:1])
+    results, version = _marked(run.results, subject, asked, own)
     judging = run.progress.judging
     if judging is not None:
         about = replace(about, unspoken=judging.plan.unspoken)
@@ -244,12 +246,12 @@ def _run(subject: Subject[Any], options: Chosen, cases: Sequence[Any]) -> _Run:
 
 
 def _marked(
-    results: list[Result], subject: Subject[Any], asked: Asked
+    results: list[Result], subject: Subject[Any], asked: Asked, own: str
 ) -> tuple[list[Result], published.Version | None]:
     """Return the results with the marks of known failures, and the closest published version."""
     if asked.baseline is not None:
         results = known(results, asked.baseline)
-    version = published.closest(results, subject.name)
+    version = published.closest(results, subject.name, own)
     if version is not None:
         results = published.marked(results, version)
     if asked.accepts_published:

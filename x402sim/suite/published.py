@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -23,10 +23,10 @@ from x402sim.report.results import NOT_JUDGED, Outcome, Result, Results, by_dial
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import folder
 from x402sim.suite.case import Case
-from x402sim.text.words import printable
+from x402sim.text.words import counted, printable
 from x402sim.version import VERSION
 
-FILE, OWN = "verdicts.json", "x402sim"
+FILE, OWN, SILENT = "verdicts.json", "x402sim", "silent/"
 GAS = "coins"
 """The unit of gas, which differs a little between ids."""
 SHOWN = 240
@@ -69,7 +69,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     """The verdict on one version of an implementation, as one kind of subject.
 
     `repeat` is the command that judges it again, with the place of --only; `counts` are ids by
-    outcome, in each dialect; `lost` is the money counted on the ledger, by token.
+    outcome, in each dialect; `lost` is the money counted on the ledger, by token. `observed` has
+    the behaviour seen, by dialect and id, where a demand of a text does not reach the subject.
     """
 
     subject: str
@@ -83,6 +84,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     dialects: tuple[str, ...] = ()
     not_judged: dict[str, Folded] = {}
     lost: tuple[str, ...] = ()
+    observed: dict[str, dict[str, str]] = {}
 
     @property
     def name(self) -> str:
@@ -223,7 +225,11 @@ def record_of(
     for case in cases:
         if case.dialect in dialects and (case.id, case.dialect) not in judged:
             left.setdefault(str(case.dialect), {})[case.id] = None
+    observed: dict[str, dict[str, str]] = {}
     for dialect, its in every:
+        if its.outcome is Outcome.OBSERVED and not its.id.startswith(SILENT):
+            seen = _cut(its.actual or "", _OF_A_RUN, SHOWN)
+            observed.setdefault(dialect, {})[its.id] = seen
         if its.outcome is Outcome.FAILED:
             lost = _amount(its)
             key = GAS if lost.endswith(GAS) else lost
@@ -250,6 +256,7 @@ def record_of(
         dialects=dialects,
         not_judged={dialect: folded(ids) for dialect, ids in left.items()},
         lost=tuple(total_loss(results)),
+        observed=observed,
     )
 
 
@@ -294,6 +301,11 @@ class Version:
     name: str
     failed: frozenset[tuple[str, str]]
 
+    @property
+    def implementation(self) -> str:
+        """The name without the version."""
+        return self.name.rpartition(" ")[0]
+
 
 @cache
 def versions(subject: str) -> tuple[Version, ...]:
@@ -305,8 +317,12 @@ def versions(subject: str) -> tuple[Version, ...]:
     )
 
 
-def closest(results: Results, subject: str) -> Version | None:
-    """Return the version with most of these failures, and fewest others; None below a half."""
+def closest(results: Results, subject: str, own: str = "") -> Version | None:
+    """Return the version with most of these failures, and fewest others; None below a half.
+
+    Of several alike, the newest of the implementation `own`, else the first, named with the others'
+    number.
+    """
     every = [(each, name) for each in results for name in by_dialect(each).items()]
     failed = {(it.id, name) for it, (name, each) in every if each.outcome is Outcome.FAILED}
     judged = {(it.id, name) for it, (name, each) in every if each.outcome not in NOT_JUDGED}
@@ -314,8 +330,16 @@ def closest(results: Results, subject: str) -> Version | None:
     def likeness(version: Version) -> tuple[int, int]:
         return len(version.failed & failed), -len(version.failed & judged - failed)
 
-    best = max(versions(subject), key=likeness, default=None)
-    return best if best and 0 < len(failed) <= 2 * likeness(best)[0] else None
+    best = max(map(likeness, versions(subject)), default=(0, 0))
+    if not 0 < len(failed) <= 2 * best[0]:
+        return None
+    alike = [each for each in versions(subject) if likeness(each) == best]
+    mine = [each for each in alike if each.implementation == own]
+    first = next(iter(mine or alike))
+    others = sum(each.failed & judged == first.failed & judged for each in alike) - 1
+    if mine or not others:
+        return first
+    return replace(first, name=f"{first.name} and {counted(others, 'other version')}")
 
 
 def marked(results: Results, version: Version) -> list[Result]:

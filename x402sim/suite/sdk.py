@@ -28,7 +28,7 @@ from x402sim.text.program import STANDALONE
 from x402sim.text.words import unknown
 
 INSTALL_TIMEOUT_S = 600
-_OWN = ("subject", "package", "name", "install", "program", "versions", "sells")
+_OWN = ("subject", "package", "name", "install", "program", "versions", "sells", "note")
 """The keys of a recipe that are no options of the judge."""
 
 
@@ -38,6 +38,7 @@ class Recipe:
 
     `name` is the implementation in verdicts.
     `sells` is what a server sells, the first without a method. A campaign judges the `versions`.
+    `note` is what a maintainer should know of the program, for the page of a version.
     """
 
     subject: str
@@ -47,6 +48,7 @@ class Recipe:
     program: str
     versions: tuple[str, ...]
     sells: tuple[str, ...]
+    note: str
     flags: Mapping[str, Any]
 
     @property
@@ -79,6 +81,7 @@ def recipes(subject: str) -> tuple[Recipe, ...]:
             program=row["program"],
             versions=tuple(row["versions"]),
             sells=tuple(row.get("sells", ())),
+            note=row.get("note", ""),
             flags={name: value for name, value in row.items() if value and name not in _OWN},
         )
         for row in rows

@@ -22,8 +22,8 @@ from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground, GroundType, Sentence
 from x402sim.suite import texts
 from x402sim.suite.case import ONLY, Case, by_ground, by_id, by_play, repeating
-from x402sim.suite.published import Battery, Failures, Record, Verdicts, unfolded
-from x402sim.suite.sdk import recipes
+from x402sim.suite.published import SILENT, Battery, Failures, Record, Verdicts, unfolded
+from x402sim.suite.sdk import Recipe, recipes
 from x402sim.suite.subject import Subject, subject as subject_of
 from x402sim.suite.vectors.differing import counts, differences
 from x402sim.suite.vectors.vector import OPERATIONS, files as vector_files
@@ -36,11 +36,18 @@ SUBJECTS = {
     "payments to /verify and /settle, and reads the transfers off the chain.",
     "server": "The judge starts the server between a payer and a facilitator on a simulated chain; "
     "both, and the chain, act as the case says.",
-    "payer": "The judge starts the payer with a task (what to buy, the most to pay, a wallet on a "
-    "simulated chain) at a shop that answers as the case says, and starts it again after a "
-    "failure.",
+    "payer": "The judge starts the payer with a task (goods for 0.01 tokens, 0.05 at most in all, "
+    "the token, the network, the host to pay, a wallet on a simulated chain) at a shop that "
+    "answers as the case says, and starts it again after a failure, three times at most.",
 }
 """The subjects, and what is done with each."""
+CALLS = (
+    "The program makes one call of the client at each start, and the judge starts it again after a "
+    "failure. No text demands of a client to know that two calls are for one purchase, or to keep "
+    "a bound that its interface does not take. What was seen is told to its callers: it does not "
+    "count."
+)
+"""What is said of bounds that a client cannot be told."""
 Drift = dict[str, dict[Sentence, list[tuple[str, list["Column"]]]]]
 """By text: the sentences, each with the failed MUSTs and the failing versions."""
 NEW = ""
@@ -86,15 +93,35 @@ class Column:
 
     @property
     def recipe(self) -> str:
-        """The file that starts the version, from the root of a checkout; "" without a recipe."""
-        rows = recipes(self.record.subject)
-        found = (row.program.split()[0] for row in rows if row.name == self.record.implementation)
-        return "".join(f"conformance/recipes/{file}" for file in found)
+        """The program that starts the version, from the root of a checkout, and its words; ""
+        without a recipe.
+        """
+        return "".join(f"conformance/recipes/{each.program}" for each in self._recipes)
+
+    @property
+    def installed(self) -> str:
+        """The packages that a recipe installs: "x402-fetch@1.2.0, viem@2"."""
+        every = (it for each in self._recipes for it in each.install)
+        return ", ".join(it.format(self.record.version) for it in every)
+
+    @property
+    def note(self) -> str:
+        """What a maintainer should know of the program."""
+        return "".join(each.note for each in self._recipes)
+
+    @property
+    def _recipes(self) -> list[Recipe]:
+        name = self.record.implementation
+        return [each for each in recipes(self.record.subject) if each.name == name]
 
     @property
     def page(self) -> str:
         """The name of the version's page, without its ending."""
         return slug(f"{self.record.subject} {self.record.name}")
+
+    def seen(self, check_id: str) -> list[str]:
+        """Return what was observed of an id of a public text, in each dialect."""
+        return [its[check_id] for its in self.record.observed.values() if check_id in its]
 
     def failed(self, level: Level) -> int:
         """Return how many ids of a level failed."""
@@ -129,6 +156,7 @@ def column(record: Record, battery: Battery, withdrawn: Iterable[tuple[str, str]
             if check_id not in gone:
                 failure = Failure(record, group.dialect, group, first)
                 failures.setdefault(check_id, []).append(failure)
+    seen = {check_id for its in record.observed.values() for check_id in its}
     left = {dialect: {*unfolded(ids)} for dialect, ids in record.not_judged.items()}
     outcomes: dict[str, str] = {}
     for dialects, ids in battery.cases.items():
@@ -141,8 +169,8 @@ def column(record: Record, battery: Battery, withdrawn: Iterable[tuple[str, str]
             elif all(check_id in left.get(each, ()) for each in mine):
                 outcomes[check_id] = Outcome.SKIPPED
             else:
-                is_silent = check_id.startswith("silent/")
-                outcomes[check_id] = Outcome.OBSERVED if is_silent else Outcome.PASSED
+                is_seen = check_id in seen or check_id.startswith(SILENT)
+                outcomes[check_id] = Outcome.OBSERVED if is_seen else Outcome.PASSED
     return Column(record, battery, failures, outcomes)
 
 
@@ -189,7 +217,10 @@ class Site:
             summary=_summary,
             judged=len(self.verdicts.records),
         )
-        self._page("object.html", "object", withdrawn=self.verdicts.withdrawn, contact=self.contact)
+        by_why: dict[tuple[str, str], dict[str, list[str]]] = {}
+        for it in self.verdicts.withdrawn:
+            by_why.setdefault((it.day, it.why), {}).setdefault(it.name, []).append(it.id)
+        self._page("object.html", "object", withdrawn=by_why, contact=self.contact)
         self._vectors()
         return self.pages
 
@@ -208,6 +239,7 @@ class Site:
             slug=slug,
             repairs=repairs(),
             counted=counted,
+            calls=CALLS,
             url_of=texts.url_of,
             marks={**HTML_MARKS, NEW: "", WITHDRAWN: "↩"},
             **values,
@@ -261,6 +293,7 @@ class Site:
             dialects=dict.fromkeys(str(case.dialect) for case in cases),
             grounds=list(_grounds(cases)),
             failing=by_outcome.get(Outcome.FAILED, []),
+            seen=[each for each in by_outcome.get(Outcome.OBSERVED, []) if each.seen(check_id)],
             others={name: by_outcome.get(name, []) for name in _OTHERS},
             words=_OTHERS,
             repeat=lambda each: repeating(each.record.repeat, check_id),

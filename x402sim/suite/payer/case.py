@@ -1,7 +1,7 @@
 """Declares cases of a payer: a row is the story of a shop, and the demands on a payer there."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from x402sim.report import results
@@ -9,7 +9,14 @@ from x402sim.spec.ground import Sentence
 from x402sim.suite import row, texts
 from x402sim.suite.case import Case
 from x402sim.suite.dialect import BY_PERMIT2, OF_PAYERS, Dialect
-from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, STARTS, Purchase
+from x402sim.suite.payer.play import (
+    CAP_BASE,
+    PRICE_BASE,
+    STARTS,
+    TAKES_NO,
+    Bound,
+    Purchase,
+)
 from x402sim.suite.payer.shop import Story
 from x402sim.suite.row import Demand as Demand
 from x402sim.suite.verdict import Found, Violation as Violation
@@ -84,9 +91,11 @@ def committed_at_most(most_base: int, breaks: results.DemandKey = results.Demand
     Signed money can still leave the wallet. In a session, a deposit within the cap takes the place
     of the price. If only the sum of several payments is too much, the demand `breaks` fails; if a
     single payment is too much, the demand on the task's bounds. Each payment must match an offer.
+    What only a bound forbids that the payer cannot be told is an observation.
     """
 
-    def test(played: Purchase) -> Violation | None:
+    def test(played: Purchase) -> Found:
+        seen = None
         allowed = (
             CAP_BASE if most_base == PRICE_BASE and played.flow is Dialect.SESSION else most_base
         )
@@ -108,8 +117,10 @@ def committed_at_most(most_base: int, breaks: results.DemandKey = results.Demand
                 loss=played.loss(sum(extra for _, _, extra in strange), "no offer asks for it"),
             )
         over = played.committed_base - allowed
-        is_another = allowed and played.payments > 1
-        if over > 0:
+        is_another = allowed and played.payments > 1 and played.dearest_base <= CAP_BASE
+        if over > 0 and Bound.PURCHASE in played.takes_no and played.is_one_a_start(allowed):
+            seen = observed(Bound.PURCHASE, played.sums())
+        elif over > 0:
             return Violation(
                 expected=_LIMITS[most_base],
                 demand=breaks or _CAUSES[most_base]
@@ -118,13 +129,38 @@ def committed_at_most(most_base: int, breaks: results.DemandKey = results.Demand
                 actual=played.sums(),
                 loss=played.loss(over, _why(played, allowed)),
             )
-        if played.leaked:
-            return Violation(
-                demand="payer/hosts", actual=f"it sent {', '.join(dict.fromkeys(played.leaked))}"
-            )
-        return None
+        if (found := stays(played)) is None:
+            return seen
+        if Bound.HOSTS in played.takes_no and not played.has_told_its_key:
+            return seen or observed(Bound.HOSTS, found.actual)
+        return found
 
     return test
+
+
+def stays(played: Purchase) -> Violation | None:
+    """Return a violation if a payment, its proof or the key has gone to a forbidden host."""
+    if not played.leaked:
+        return None
+    sent = ", ".join(dict.fromkeys(played.leaked))
+    return Violation(demand="payer/hosts", actual=f"it sent {sent}")
+
+
+def observed(bound: Bound, actual: str) -> str:
+    """Return the observation on a payer that takes no such bound."""
+    return f"{TAKES_NO[bound]}: {actual}"
+
+
+def if_told(bound: Bound, demand: Demand) -> Demand:
+    """Return a demand that is only observed for a payer that cannot be told the bound."""
+
+    def test(played: Purchase) -> Found:
+        found: Found = demand.test(played)
+        if isinstance(found, Violation) and bound in played.takes_no:
+            return observed(bound, found.actual)
+        return found
+
+    return replace(demand, test=test)
 
 
 AS_OFFERED = "each payment has the payee, token and chain of an offer, and no more than its amount"
@@ -181,7 +217,7 @@ def nothing(title: str, so: str, *sentences: Sentence) -> Demand:
     return Demand(title=title, ground=ground, test=committed_at_most(0))
 
 
-def bought(played: Purchase) -> Violation | str | None:
+def bought(played: Purchase) -> Found:
     """Return a violation unless the purchase succeeded, for one price."""
     return served(played) or committed_at_most(PRICE_BASE)(played)
 

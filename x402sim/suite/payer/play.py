@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -220,6 +221,26 @@ class HttpPayer:
         return Ended(ok=answer.is_success, how=how, output=answer.text[:MOST_OUTPUT])
 
 
+class Bound(StrEnum):
+    """A bound of the task that the interface of a payer, such as a client library, may not take."""
+
+    PURCHASE = "purchase"
+    HOSTS = "hosts"
+    TOTAL = "total"
+    CAP = "cap"
+    GOODS = "goods"
+
+
+TAKES_NO = {
+    Bound.PURCHASE: "it cannot be told that a second start is for the same purchase",
+    Bound.HOSTS: "it cannot be told which hosts may be paid",
+    Bound.TOTAL: "it cannot be told the most that several payments may cost together",
+    Bound.CAP: "it cannot be told a cap, and has its own",
+    Bound.GOODS: "it cannot be told what the goods look like",
+}
+"""What a payer that takes no such bound cannot be told, in words."""
+
+
 Buy = Callable[[Task], Any] | Callable[[Task], Awaitable[Any]]
 
 
@@ -307,6 +328,10 @@ class Purchase:
     """Refused calls of the payer that would change the case's world."""
     is_without_proof: bool = False
     """Whether the payer asked for goods without the id of its payment."""
+    by_start: dict[int, list[Signed]] = field(default_factory=dict)
+    """The payments that each start was the first to send; starts at once count as the first."""
+    takes_no: frozenset[Bound] = frozenset()
+    """The bounds of the task that the payer's interface does not take."""
     began_s: int = 0
     seconds: float = 0
     late_s: float = 0
@@ -330,12 +355,40 @@ class Purchase:
         return len(self.moved) + len(self.allowed) + len(self.exposed) + len(self.elsewhere)
 
     @property
+    def dearest_base(self) -> int:
+        """The base units of the dearest payment that was made, or can be."""
+        signed = (each.auth.value for each in (*self.exposed, *self.elsewhere))
+        return max((*signed, *(base for _, base in (*self.moved, *self.allowed))), default=0)
+
+    @property
     def committed_base(self) -> int:
         """Base units that left the wallet or still can: moved, allowed, exposed, and authorized in
         other money.
         """
         signed = sum(each.auth.value for each in (*self.exposed, *self.elsewhere))
         return self.moved_base + sum(base for _, base in self.allowed) + signed
+
+    @property
+    def has_told_its_key(self) -> bool:
+        """Whether the payer has sent its private key anywhere."""
+        return any(each.startswith(_KEY) for each in self.leaked)
+
+    def is_one_a_start(self, most_base: int) -> bool:
+        """Whether several starts have signed one payment each, the first for `most_base` at most,
+        and the others within the cap: only who starts the payer again knows that all are for one
+        purchase.
+        """
+        at_once, limits = 1 + self.shop.story.together, {0: most_base}
+        return (
+            not self.allowed
+            and most_base > 0
+            and len(self.by_start) + at_once > 2
+            and all(
+                len(its) <= (1 if number else at_once)
+                and all(each.auth.value <= limits.get(number, CAP_BASE) for each in its)
+                for number, its in self.by_start.items()
+            )
+        )
 
     @property
     def unasked(self) -> list[tuple[str, int, int]]:
@@ -416,6 +469,7 @@ class Purchase:
         return "; ".join(parts)
 
 
+_KEY = "its private key"
 Start = Callable[[Task, Path, float], Awaitable[Ended]]
 """Starts a payer once, as `Payer.start` does."""
 
@@ -686,6 +740,10 @@ class _Case:
                     continue
                 if signed not in found:
                     found.append(signed)
+                nonces = {x.auth.nonce for its in self.played.by_start.values() for x in its}
+                if signed.lets is not Lets.PERMIT and signed.auth.nonce not in nonces:
+                    number = len(self.played.starts)
+                    self.played.by_start.setdefault(number, []).append(signed)
                 if signed.domain is not None:  # its domain may have been unknown before its offer
                     self.played.signed.pop((signed.auth, None), None)
                 self.played.signed.setdefault((signed.auth, signed.domain), signed)
@@ -699,7 +757,7 @@ class _Case:
             self.played.leaked.append(f"{'a payment' if found else proof} to {request.at}")
         key = self.wallet.private_key.removeprefix("0x")
         if key.encode() in request.body or key in f"{request.target} {[*request.headers.values()]}":
-            self.played.leaked.append(f"its private key to {request.at}")
+            self.played.leaked.append(f"{_KEY} to {request.at}")
         return found
 
     def candidates(self) -> list[Domain]:
@@ -723,7 +781,8 @@ class _Case:
         if len(self.played.exchanges) > 10 * MOST:
             return
         shown = [n for n in (PAYMENT_ID_HEADER, SESSION_ID_HEADER) if n in request.headers]
-        signed = "; ".join(each.summary(self.network.decimals) for each in found)
+        network = self.network
+        signed = "; ".join(each.summary(network.decimals, network.domain) for each in found)
         sent = f", pays {signed}" if found else f", shows {shown[0]}" if shown else ""
         how = "" if reply.how is How.WHOLE else f" ({reply.how.value})"
         late = f" after {reply.after_s:g} s" if reply.after_s else ""

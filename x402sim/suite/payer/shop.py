@@ -94,13 +94,16 @@ class Signed:
         """The account whose money the signature moves."""
         return checksum(self.auth.from_)
 
-    def summary(self, decimals: int) -> str:
-        """Return the authorization in a line."""
+    def summary(self, decimals: int, token: Domain) -> str:
+        """Return the authorization in a line; another token than `token` is named."""
         value = self.auth.value
         amount = to_decimal(value, decimals) if value < 10**30 else "10^30 base units or more"
         ends = f"until {self.auth.valid_before}"
         by = "" if self.lets is Lets.TRANSFER else f" by {self.lets}"
         nonce = to_hex(self.auth.nonce)[:12]
+        if self.domain is not None and is_elsewhere(self, token):
+            contract = checksum(self.domain.verifying_contract)
+            by += f" of token {contract} on chain {self.domain.chain_id}"
         return f"{amount} to {checksum(self.auth.to)}{by}, nonce {nonce}…, {ends}"
 
 

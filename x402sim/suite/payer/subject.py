@@ -49,6 +49,7 @@ from x402sim.suite.options import (
 from x402sim.suite.payer.case import PayerCase, committed_at_most, served
 from x402sim.suite.payer.play import (
     PRICE_BASE,
+    Bound,
     Buy,
     Ended,
     Function,
@@ -70,7 +71,7 @@ from x402sim.suite.subject import (
     patiently,
     until_url_answers,
 )
-from x402sim.suite.verdict import NotApplicable, NotReady
+from x402sim.suite.verdict import NotApplicable, NotReady, Violation
 from x402sim.text.words import counted
 
 PATIENCE_S = 20.0
@@ -111,6 +112,8 @@ class PayerJudge:
     network: Network = BASE_SEPOLIA
     seed: int = 0
     patience_s: float = PATIENCE_S
+    takes_no: frozenset[Bound] = frozenset()
+    """The bounds of a task that the payer's interface does not take."""
     jobs: int = field(default_factory=lambda: 2 * (os.cpu_count() or 2))
     tell: Tell = lambda text: None
     """Tells the user that a start does not end; `once` tells only the first time."""
@@ -148,6 +151,7 @@ class PayerJudge:
                 limit_starts=case.starts,
                 turn=self._waiting if case.waits_s else self._busy,
             )
+        played.takes_no = self.takes_no
         self.starts += len(played.starts)
         if played.foreign:
             raise OtherWallet(
@@ -182,7 +186,7 @@ class PayerJudge:
                 broken[flow] = Broken(
                     why=f"{wrong.actual}{log}",
                     exchanges=record(each.exchanges),
-                    pays=too_much is not None or bool(each.moved and not is_unread),
+                    pays=isinstance(too_much, Violation) or bool(each.moved and not is_unread),
                     tries=bool(each.signed and not is_unread),
                 )
         return broken
@@ -302,6 +306,13 @@ class PayerOptions(OfJudge):
         metavar="DIALECTS",
         read=dialects_in,
     )
+    takes_no: tuple[Bound, ...] = flag(
+        f"Bounds of a task that the payer's interface does not take, as of a client library: "
+        f"{', '.join(Bound)}. What breaks only these is observed.",
+        metavar="BOUNDS",
+        read=one_of(tuple(Bound), "bounds"),
+        unset=(),
+    )
     patience: float = patience_flag("start", PATIENCE_S)
     wait: float | None = wait_flag("With --url: seconds until somebody answers, at most.")
 
@@ -375,6 +386,7 @@ async def begin(
         network=options.network,
         seed=options.seed,
         patience_s=options.patience,
+        takes_no=frozenset(options.takes_no),
         tell=once(tell),
     )
     if options.jobs is not None:
