@@ -24,7 +24,7 @@ from x402sim.suite.service.target import Indexer, load
 from x402sim.world.loop import run_virtual
 
 OURS = World(seed=2)
-OWN = load(folder() / "targets" / "x402sim.toml")
+OWN = load(folder("service") / "targets" / "x402sim.toml")
 
 
 def checks(*prefixes: str) -> list[ServiceCase]:
@@ -42,7 +42,7 @@ def odd(results: list[Result]) -> dict[str, tuple[Outcome, str]]:
 
 
 def test_every_clause_has_a_check_or_a_reason() -> None:
-    reasons = tomllib.loads((folder() / "not_checkable.toml").read_text("utf-8"))
+    reasons = tomllib.loads((folder("service") / "not_checkable.toml").read_text("utf-8"))
     have = {check.id.split("/", 1)[1] for check in all_checks()}
     assert {clause.id for clause in CLAUSES} <= have | set(reasons)
     assert not have & set(reasons)

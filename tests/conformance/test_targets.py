@@ -29,7 +29,7 @@ from x402sim.suite.service.local import judge
 from x402sim.suite.service.subject import find_target
 from x402sim.suite.service.target import AgentsEndpoint, Target, at, load
 
-SHIPPED = {file.stem: file for file in (folder() / "targets").glob("*.toml")}
+SHIPPED = {file.stem: file for file in (folder("service") / "targets").glob("*.toml")}
 
 # --- the files -----------------------------------------------------------------------------
 
@@ -41,7 +41,12 @@ def test_the_shipped_targets_have_the_names_of_their_files() -> None:
 
 def documented(first: str) -> dict[str, str]:
     """Return the rows of a table of conformance/service/README.md: first cell -> second cell."""
-    rows = (folder() / "README.md").read_text("utf-8").split(f"| {first} |")[1].split("\n\n")[0]
+    rows = (
+        (folder("service") / "README.md")
+        .read_text("utf-8")
+        .split(f"| {first} |")[1]
+        .split("\n\n")[0]
+    )
     cells = [row.strip("|").split(" | ") for row in rows.splitlines()[2:]]
     return {each[0].strip().strip("`"): each[1].strip() for each in cells}
 

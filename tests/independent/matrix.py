@@ -18,7 +18,7 @@ from x402sim.suite.service.engine import all_checks, folder
 from x402sim.suite.service.options import Options
 from x402sim.suite.service.subject import SERVICE
 
-FILE = folder() / "independent_matrix.csv"
+FILE = folder("service") / "independent_matrix.csv"
 """The matrix of all forms of all of them, kept beside the checks."""
 FIRST = ("service", "form", "kind", "section", "breaks", "seen_by_text", "seen_by_us", "why_not")
 

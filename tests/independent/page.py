@@ -7,7 +7,7 @@ from tests.independent.matrix import kept
 from x402sim.suite.case import by_id
 from x402sim.suite.service.engine import all_checks, folder
 
-FILE = folder() / "independent.md"
+FILE = folder("service") / "independent.md"
 _INTRODUCTION = """# What the suite says of services that others wrote
 
 Made by `python -m tests.independent.page` from `independent_matrix.csv`, which `python -m tests.independent`

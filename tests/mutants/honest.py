@@ -217,7 +217,7 @@ def sweeping(every_s: float) -> Change:
 
 
 def own_target() -> Target:
-    return load(folder() / "targets" / OWN)
+    return load(folder("service") / "targets" / OWN)
 
 
 def everywhere(change: Callable[[Any], Any]) -> Change:

@@ -12,7 +12,7 @@ from tests.verdicts import Verdict
 from x402sim.report.results import Outcome
 from x402sim.suite.service.engine import folder
 
-FILE = folder() / "mutation_matrix.csv"
+FILE = folder("service") / "mutation_matrix.csv"
 """The matrix of all services, kept beside the checks."""
 
 

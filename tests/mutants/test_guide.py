@@ -19,7 +19,7 @@ ID, MUTANT = "kit/4.5/index-size", "llms-txt-is-huge"
 
 def test_the_check_sees_the_mutant_and_accuses_no_honest_service() -> None:
     check, mutant, *_ = blocks(PAGE, "python")
-    names: dict[str, Any] = runpy.run_path(str(folder() / "test_section_4_pages.py"))
+    names: dict[str, Any] = runpy.run_path(str(folder("service") / "test_section_4_pages.py"))
     exec(check, names := {**names, "ours": ours})
     its: ServiceCase = names["the_index_is_short"]
     assert its.id == ID

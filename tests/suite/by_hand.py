@@ -19,7 +19,7 @@ from x402sim.suite.service.engine import all_checks
 def missing() -> Iterator[str]:
     """Yield what is missing: where it goes, and what to write."""
     ids = dict.fromkeys(each.id for each in all_checks() if not each.id.startswith("silent/"))
-    words = tomllib.loads((folder() / WORDS).read_text("utf-8"))
+    words = tomllib.loads((folder("service") / WORDS).read_text("utf-8"))
     have = {key.partition(": ")[0] for key in words} - {*DemandKey}
     losses = "; ".join(f"{loss}: {told}" for loss, told in LOSSES.items())
     for check_id in ids:

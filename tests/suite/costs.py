@@ -22,7 +22,7 @@ from x402sim.suite.service.setting import Setting
 from x402sim.world.link import Asgi
 from x402sim.world.loop import run_virtual
 
-FILE = folder() / "costs.json"
+FILE = folder("service") / "costs.json"
 
 
 async def count(cases: Iterable[ServiceCase]) -> dict[str, tuple[int, int]]:

@@ -17,7 +17,12 @@ from x402sim.suite.service.engine import folder
 from x402sim.suite.started import free_port
 
 pytestmark = [pytest.mark.waits, pytest.mark.thorough, pytest.mark.timeout(300)]
-STARTS = (folder() / "README.md").read_text("utf-8").split("## Quick start")[1].split("\n## ")[0]
+STARTS = (
+    (folder("service") / "README.md")
+    .read_text("utf-8")
+    .split("## Quick start")[1]
+    .split("\n## ")[0]
+)
 BLOCKS = re.findall(r"```sh\n(.*?)```", STARTS, re.DOTALL)
 
 

@@ -218,7 +218,7 @@ def _evidence(result: CaseResult | Result) -> Evidence:
 @cache
 def _words() -> dict[str, _Words]:
     every: dict[str, object] = {}
-    for file in sorted(folder().parent.glob(f"*/{WORDS}")):
+    for file in sorted(folder("service").parent.glob(f"*/{WORDS}")):
         every |= tomllib.loads(file.read_text("utf-8"))
     return msgspec.convert(every, dict[str, _Words])
 
@@ -232,7 +232,7 @@ def _places() -> dict[str, str]:
 @cache
 def _defects() -> tuple[_Defect, ...]:
     found = []
-    for row in csv.DictReader((folder() / FILE).read_text(encoding="utf-8").splitlines()):
+    for row in csv.DictReader((folder("service") / FILE).read_text(encoding="utf-8").splitlines()):
         fails, stops = (
             frozenset(name for name, outcome in row.items() if outcome == wanted)
             for wanted in ("failed", "inconclusive")

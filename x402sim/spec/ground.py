@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 
 
-def folder(subject: str = "service") -> Path:
+def folder(subject: str) -> Path:
     """Return the folder of a subject's files: in the checkout, or in the installed package."""
     package = Path(__file__).parents[1]
     places = (package / "conformance", package.parent / "conformance")

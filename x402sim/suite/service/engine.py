@@ -49,7 +49,7 @@ def all_checks() -> list[ServiceCase]:
     """Return every check, in the order of the sections: the list itself, not to be changed."""
     found = [
         value
-        for file in sorted(folder().glob("test_section_*.py"))
+        for file in sorted(folder("service").glob("test_section_*.py"))
         for value in runpy.run_path(str(file), run_name=file.stem).values()
         if isinstance(value, ServiceCase)
     ]

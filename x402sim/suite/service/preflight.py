@@ -70,7 +70,7 @@ async def _examine(setting: Setting, checks: list[ServiceCase]) -> Estimate:
     plan = make_plan(
         setting,
         checks,
-        costs(folder() / "costs.json"),
+        costs(folder("service") / "costs.json"),
         price_base=challenge.amount_base if challenge else 0,
         round_trip_s=await _round_trip_s(probe),
     )

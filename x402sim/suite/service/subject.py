@@ -102,7 +102,7 @@ def find_target(name: str) -> targets.Target:
 
     Raises `ValueError` for an unknown name, a malformed file, and an unknown error text in it.
     """
-    shipped = {file.stem: file for file in sorted((folder() / "targets").glob("*.toml"))}
+    shipped = {file.stem: file for file in sorted((folder("service") / "targets").glob("*.toml"))}
     file = shipped.get(name, Path(name))
     if not file.is_file():
         if name.endswith(".toml") or "/" in name:
