@@ -16,6 +16,7 @@ from x402sim.suite.facilitator.case import (
     Demand,
     agreed,
     case,
+    demand,
     is_paid,
     left_open,
     only,
@@ -97,6 +98,10 @@ async def _parts(play: Play) -> list[Tried]:
     return found
 
 
+@demand(
+    "A part of the signed maximum settles: what was used, or nothing",
+    texts.explicit(texts.PART, texts.UPTO_TRANSFER, texts.NOTHING_USED, texts.AMOUNT_TOLD),
+)
 def _is_used_up_to(_: Play, observed: Sequence[Tried]) -> Violation | None:
     for each in observed:
         used, answer = int(each.draft.get("requirements.amount")), each.settled
@@ -165,13 +170,7 @@ ROWS = [
     )(_verified_for_less),
     case(
         "fields/part",
-        Demand(
-            title="A part of the signed maximum settles: what was used, or nothing",
-            ground=texts.explicit(
-                texts.PART, texts.UPTO_TRANSFER, texts.NOTHING_USED, texts.AMOUNT_TOLD
-            ),
-            test=_is_used_up_to,
-        ),
+        _is_used_up_to,
         absent=only([Dialect.UPTO], "only `upto` settles a part of the signed amount"),
     )(_parts),
     pays(

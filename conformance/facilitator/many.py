@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
-from x402sim.suite.facilitator.case import Demand, case, only
+from x402sim.suite.facilitator.case import Demand, case, demand, only
 from x402sim.suite.facilitator.play import Observed, Play
 from x402sim.suite.facilitator.room import ROUGH, ChainRoomKind
 from x402sim.suite.facilitator.truth import (
@@ -36,6 +36,15 @@ async def _eight(play: Play) -> Observed:
     return await _at_once(play, 8)
 
 
+@demand(
+    "Good payments settle after a reverted payment",
+    texts.derived(
+        texts.EXECUTES,
+        so="they are valid, and nothing is wrong any more: a transaction that reverted "
+        "is mined, and stands in nobody's way",
+    ),
+    suffix="all",
+)
 def _late_ones(play: Play, observed: Observed) -> Violation | None:
     last = Observed(pairs=observed.pairs[-AFTER:], money=observed.money)
     return _settles_in_turn(play, last)
@@ -71,16 +80,7 @@ async def _sixty(play: Play) -> Observed:
 @case(
     "many/one-reverts",
     success_is_this_transfer("A transaction of several reverts: the answers are true"),
-    Demand(
-        title="Good payments settle after a reverted payment",
-        ground=texts.derived(
-            texts.EXECUTES,
-            so="they are valid, and nothing is wrong any more: a transaction that reverted "
-            "is mined, and stands in nobody's way",
-        ),
-        test=_late_ones,
-        suffix="all",
-    ),
+    _late_ones,
     kind=ROUGH,
 )
 async def _one_reverts(play: Play) -> Observed:

@@ -12,7 +12,7 @@ from x402sim.chain.base import TxReceipt
 from x402sim.protocol.crypto import Hash, checksum, to_hex
 from x402sim.protocol.raw_transaction import read
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, FacilitatorRow, case, only
+from x402sim.suite.facilitator.case import Demand, FacilitatorRow, case, demand, only
 from x402sim.suite.facilitator.node import Call, Go, Twist, fails, hangs, on
 from x402sim.suite.facilitator.payment import STANDARD, STANDARD_REASONS, Answer, Draft
 from x402sim.suite.facilitator.play import LONG_S, Observed, Play
@@ -90,6 +90,13 @@ def _settled(twist: Twist, patience_s: float = LONG_S) -> Plays:
     return play_it
 
 
+@demand(
+    "The node hangs: an answer comes within a minute all the same",
+    texts.ours(
+        because="the caller has given up by then, and learned nothing, while a payment may be "
+        "made (daydreamsai/facilitator#48)"
+    ),
+)
 def _bounded(_: Play, observed: Observed) -> Violation | None:
     for answer in observed.all_answers:
         if not answer.status or answer.seconds > BOUND_S:
@@ -97,16 +104,17 @@ def _bounded(_: Play, observed: Observed) -> Violation | None:
     return None
 
 
-_BOUND = Demand(
-    title="The node hangs: an answer comes within a minute all the same",
-    ground=texts.ours(
-        because="the caller has given up by then, and learned nothing, while a payment may be "
-        "made (daydreamsai/facilitator#48)"
+_BOUND = _bounded
+
+
+@demand(
+    "The answer to a receipt with success and without a transfer",
+    texts.silent(
+        texts.TRANSFER_IS_CORRECT,
+        why="a look at the event is wise (SR4), but nobody sees through a node of his "
+        "own that lies",
     ),
-    test=_bounded,
 )
-
-
 def _said(_: Play, observed: Observed) -> str:
     (answer,) = observed.all_answers
     if answer.succeeded:
@@ -114,6 +122,13 @@ def _said(_: Play, observed: Observed) -> str:
     return "pending" if answer.is_pending else f"not settled: {answer.how}"
 
 
+@demand(
+    "The receipt comes at the fourth look: the payment is settled, or pending",
+    texts.derived(
+        texts.SUCCESS_FIELD, so="a receipt that is not there yet says nothing of the settlement"
+    ),
+    suffix="found",
+)
 def _late_is_found(_: Play, observed: Observed) -> Violation | None:
     answer = observed.all_answers[0]
     if answer.succeeded or (answer.is_pending and answer.transaction):
@@ -178,12 +193,26 @@ async def _sent(play: Play, draft: Draft) -> asyncio.Task[Answer]:
     return task
 
 
+@demand(
+    "A reverted transaction is no success",
+    texts.derived(
+        texts.SUCCESS_FIELD, texts.TRANSFER_IS_CORRECT, so="it is mined, and nothing has moved"
+    ),
+)
 def _reverted_is_no_success(play: Play, observed: Observed) -> Violation | None:
     if not observed.money.reverted:
         raise Inconclusive("no transaction of the relayer reverted")
     return must_not_settle(play, observed)
 
 
+@demand(
+    "The hash in the answer about a reverted transaction",
+    texts.silent(
+        texts.TRANSACTION,
+        why="the hash of a failure is empty, says the text; the public libraries tell "
+        "it, which helps",
+    ),
+)
 def _hash_of_reverted(_: Play, observed: Observed) -> str:
     says = [answer.transaction or "none" for answer in observed.all_answers]
     return f"a transaction that reverted is told with the hash: {', '.join(says)}"
@@ -192,6 +221,10 @@ def _hash_of_reverted(_: Play, observed: Observed) -> str:
 # --- reorganisations -------------------------------------------------------------------------
 
 
+@demand(
+    "The fate of a settlement in an undone block",
+    texts.silent(why="no text names a depth after which it is final"),
+)
 def _undone_observed(_: Play, observed: Observed) -> str:
     (draft, answer) = observed.pairs[0]
     moved = "it is on the chain again" if observed.moved(draft) else "it is not on the chain"
@@ -226,21 +259,7 @@ def _row(slug: str, play: Plays, title: str, *more: Demand, waits_s: float = 0) 
     )(play)
 
 
-@case(
-    "node/receipt-lies",
-    Demand(
-        title="The answer to a receipt with success and without a transfer",
-        ground=texts.silent(
-            texts.TRANSFER_IS_CORRECT,
-            why="a look at the event is wise (SR4), but nobody sees through a node of his "
-            "own that lies",
-        ),
-        test=_said,
-    ),
-    kind=ROUGH,
-    absent=only(STANDARD, SAME),
-    waits_s=10,
-)
+@case("node/receipt-lies", _said, kind=ROUGH, absent=only(STANDARD, SAME), waits_s=10)
 async def _receipt_lies(play: Play) -> Observed:
     """Nothing is mined, and the node lies: a receipt without the transfer's event."""
     head = await play.room.chain.block(await play.room.chain.height())
@@ -379,28 +398,7 @@ async def _replaced(play: Play) -> Observed:
     return await play.observe((draft, answer), early=early)
 
 
-@case(
-    "chain/reverted",
-    Demand(
-        title="A reverted transaction is no success",
-        ground=texts.derived(
-            texts.SUCCESS_FIELD,
-            texts.TRANSFER_IS_CORRECT,
-            so="it is mined, and nothing has moved",
-        ),
-        test=_reverted_is_no_success,
-    ),
-    Demand(
-        title="The hash in the answer about a reverted transaction",
-        ground=texts.silent(
-            texts.TRANSACTION,
-            why="the hash of a failure is empty, says the text; the public libraries tell "
-            "it, which helps",
-        ),
-        test=_hash_of_reverted,
-    ),
-    kind=ROUGH,
-)
+@case("chain/reverted", _reverted_is_no_success, _hash_of_reverted, kind=ROUGH)
 async def _reverted(play: Play) -> Observed:
     """The token accepts the simulation, and refuses the mined transaction."""
     draft = await play.draft()
@@ -422,11 +420,7 @@ async def _reverted(play: Play) -> Observed:
         ),
         test=truthful,
     ),
-    Demand(
-        title="The fate of a settlement in an undone block",
-        ground=texts.silent(why="no text names a depth after which it is final"),
-        test=_undone_observed,
-    ),
+    _undone_observed,
     kind=ROUGH,
     absent=only(STANDARD, SAME),
 )
@@ -500,20 +494,7 @@ ROWS = [
         "The node is down when the receipt is asked for",
         waits_s=10,
     ),
-    _row(
-        "receipt-late",
-        _late_receipt,
-        "The receipt comes at the fourth look",
-        Demand(
-            title="The receipt comes at the fourth look: the payment is settled, or pending",
-            ground=texts.derived(
-                texts.SUCCESS_FIELD,
-                so="a receipt that is not there yet says nothing of the settlement",
-            ),
-            test=_late_is_found,
-            suffix="found",
-        ),
-    ),
+    _row("receipt-late", _late_receipt, "The receipt comes at the fourth look", _late_is_found),
     case("node/hangs", _BOUND, kind=ROUGH, absent=only(STANDARD, SAME), waits_s=10)(
         _settled(hangs())
     ),

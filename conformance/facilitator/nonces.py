@@ -11,7 +11,7 @@ from dataclasses import replace
 from x402sim.protocol.crypto import to_hex
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
-from x402sim.suite.facilitator.case import Demand, case, only
+from x402sim.suite.facilitator.case import Demand, case, demand, only
 from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Observed, Play
 from x402sim.suite.facilitator.room import ROUGH
@@ -92,6 +92,14 @@ def _elsewhere(change: Callable[[Play, Draft], Draft]) -> Callable[[Play], Await
     return play_it
 
 
+@demand(
+    "The answer to a settled payment, sent again",
+    texts.silent(
+        texts.CONSUMED,
+        why="to answer as before helps who has lost the answer; to refuse tells a "
+        "repetition from the use of a stranger. Both are legal",
+    ),
+)
 def _observed(_: Play, observed: Observed) -> str:
     says = {
         "as before" if answer.succeeded else "pending" if answer.is_pending else "refused"
@@ -199,15 +207,7 @@ async def _used_in_the_pool(play: Play) -> Observed:
         test=is_not_valid,
         suffix="verify",
     ),
-    Demand(
-        title="The answer to a settled payment, sent again",
-        ground=texts.silent(
-            texts.CONSUMED,
-            why="to answer as before helps who has lost the answer; to refuse tells a "
-            "repetition from the use of a stranger. Both are legal",
-        ),
-        test=_observed,
-    ),
+    _observed,
 )
 async def _again(play: Play) -> Observed:
     draft = await play.draft()

@@ -17,6 +17,7 @@ from x402sim.suite.payer.case import (
     Violation,
     bought,
     case,
+    demand,
     is_bought,
     only,
     served,
@@ -43,6 +44,7 @@ def _more(_: Shop, right: Offer) -> list[Offer]:
 _DEMO = {"x-demo": {"info": {"ticket": "t-1"}, "schema": {"type": "object"}}}
 
 
+@demand("The info of an extension is sent back", texts.explicit(texts.ECHO), level="SHOULD")
 def _echoes(played: Purchase) -> Violation | None:
     for said in played.payments_said:
         got: Any = (said.get("extensions") or {}).get("x-demo")
@@ -115,12 +117,7 @@ ROWS = [
     ),
     case(
         "accept/extension-echoed",
-        Demand(
-            title="The info of an extension is sent back",
-            ground=texts.explicit(texts.ECHO),
-            test=_echoes,
-            level="SHOULD",
-        ),
+        _echoes,
         absent=only([Dialect.V2], "extensions are of version 2, and only its header shows them"),
     )(Story(extensions=lambda _: _DEMO)),
     case(

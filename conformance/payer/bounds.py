@@ -15,6 +15,7 @@ from x402sim.suite.payer.case import (
     Violation,
     case,
     committed_at_most,
+    demand,
     is_bought,
     nothing,
     one_price,
@@ -66,6 +67,10 @@ def _ends_or_asks_again(played: Purchase) -> Violation | None:
     return None if 1 < a_start <= FEW_REQUESTS and not has_crashed else _ends(played)
 
 
+@demand(
+    "A refused payer stops asking",
+    texts.ours(because="a storm of identical requests (x402-foundation/x402#1860, #3420)"),
+)
 def _few_requests(played: Purchase) -> Violation | None:
     if played.requests > MOST_REQUESTS:
         return Violation(
@@ -159,6 +164,10 @@ def _nothing_used(shop: Shop, right: Reply) -> Reply:
     return replace(right, headers={**right.headers, x402.RESPONSE_HEADERS[2]: receipt})
 
 
+@demand(
+    "Does the payer buy three things within a budget?",
+    texts.silent(why="a payer may buy one thing at a start"),
+)
 def _counts_all(played: Purchase) -> str:
     if played.is_served:
         return f"it buys each of {len(played.shop.all_goods)}; {played.sums()}"
@@ -209,6 +218,10 @@ def _mixed(shop: Shop, _: Request) -> Reply | None:
     )
 
 
+@demand(
+    "Does the payer pay by a 402 of mixed versions?",
+    texts.silent(why="no text says how a broken 402 is read"),
+)
 def _made_of_it(played: Purchase) -> str:
     return f"payments signed: {len(played.signed)}; {'' if played.is_served else 'not '}served"
 
@@ -252,13 +265,7 @@ ROWS = [
             "A shop with a new 402 after each payment gets a single payment",
             "the task is one purchase",
         ),
-        Demand(
-            title="A refused payer stops asking",
-            ground=texts.ours(
-                because="a storm of identical requests (x402-foundation/x402#1860, #3420)"
-            ),
-            test=_few_requests,
-        ),
+        _few_requests,
     )(Story(strikes=(Strike(settles=True, reply=lambda shop, _: shop.ask()),) * 100)),
     _one_deposit(
         "session-spent",
@@ -280,15 +287,7 @@ ROWS = [
         "No second session follows a session with a forgotten id",
         Story(first=_renamed),
     ),
-    case(
-        "budget/several",
-        Demand(
-            title="Does the payer buy three things within a budget?",
-            ground=texts.silent(why="a payer may buy one thing at a start"),
-            test=_counts_all,
-        ),
-        absent=_ONE_TOOL,
-    )(Story(urls=3)),
+    case("budget/several", _counts_all, absent=_ONE_TOOL)(Story(urls=3)),
     _within(
         "calls",
         "Eight purchases within a budget cost no more than the budget",
@@ -388,13 +387,5 @@ ROWS = [
         ),
         starts=REFUSED,
     )(Story(first=_page)),
-    _hostile(
-        "hostile/mixed-versions",
-        Demand(
-            title="Does the payer pay by a 402 of mixed versions?",
-            ground=texts.silent(why="no text says how a broken 402 is read"),
-            test=_made_of_it,
-        ),
-        starts=REFUSED,
-    )(Story(first=_mixed)),
+    _hostile("hostile/mixed-versions", _made_of_it, starts=REFUSED)(Story(first=_mixed)),
 ]

@@ -11,6 +11,7 @@ from x402sim.suite.payer.case import (
     Violation,
     case,
     committed_at_most,
+    demand,
     only,
     served,
 )
@@ -23,6 +24,11 @@ SLACK_S = 600
 """How far a payer's window may end after the offer's: what the public clients allow for clocks."""
 
 
+@demand(
+    "The nonce of an authorization is random",
+    texts.explicit(texts.NONCE_FIELD, texts.UNIQUE),
+    suffix="nonce",
+)
 def _random_nonce(played: Purchase) -> Violation | None:
     for nonce in {x.auth.nonce for x in played.signed.values() if x.lets is not Lets.PERMIT}:
         if len(set(nonce)) < 8:  # of 32 random bytes, fewer than 8 differ once in 10^40
@@ -61,6 +67,7 @@ def _window(most_s: int, demand: str) -> Demand:
     )
 
 
+@demand("`accepted` is the offer of the payment", texts.explicit(texts.ACCEPTED))
 def _accepted(played: Purchase) -> Violation | None:
     right = played.shop.right
     for said in played.payments_said:
@@ -98,23 +105,14 @@ ROWS = [
             ),
             test=lambda played: committed_at_most(PRICE_BASE)(played) or served(played),
         ),
-        Demand(
-            title="The nonce of an authorization is random",
-            ground=texts.explicit(texts.NONCE_FIELD, texts.UNIQUE),
-            test=_random_nonce,
-            suffix="nonce",
-        ),
+        _random_nonce,
         _window(DAY_S, "payer/window"),
         _window(300 + SLACK_S, "payer/window-as-offered"),
         is_control=True,
     )(Story()),
     case(
         "control/accepted",
-        Demand(
-            title="`accepted` is the offer of the payment",
-            ground=texts.explicit(texts.ACCEPTED),
-            test=_accepted,
-        ),
+        _accepted,
         absent=only([Dialect.V2], "only version 2 over HTTP repeats the offer in a header"),
     )(Story()),
 ]

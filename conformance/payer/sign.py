@@ -16,6 +16,7 @@ from x402sim.suite.payer.case import (
     Demand,
     Violation,
     case,
+    demand,
     nothing,
     one_price,
     only,
@@ -44,6 +45,14 @@ def _other_contracts(shop: Shop, right: Offer) -> Offer:
     return _extra(right, chainId=8453, verifyingContract=OTHER_TOKEN, **more)
 
 
+@demand(
+    "An authorization ends within a day, though the offer allows ten years",
+    texts.ours(
+        texts.LIFETIME,
+        because="it can be used until it ends: a payment that was refused or given up "
+        "is taken when nobody remembers it (x402-redteam: authorization lifetime)",
+    ),
+)
 def _ends_within_a_day(played: Purchase) -> Violation | None:
     for signed in played.signed.values():
         ends_s = signed.auth.valid_before - played.began_s
@@ -144,18 +153,9 @@ ROWS = [
             ]
         )
     ),
-    _refused(
-        "sign/window-of-years",
-        Demand(
-            title="An authorization ends within a day, though the offer allows ten years",
-            ground=texts.ours(
-                texts.LIFETIME,
-                because="it can be used until it ends: a payment that was refused or given up "
-                "is taken when nobody remembers it (x402-redteam: authorization lifetime)",
-            ),
-            test=_ends_within_a_day,
-        ),
-    )(one(lambda _, right: replace(right, timeout_s=TEN_YEARS_S))),
+    _refused("sign/window-of-years", _ends_within_a_day)(
+        one(lambda _, right: replace(right, timeout_s=TEN_YEARS_S))
+    ),
     _refused(
         "sign/scheme",
         nothing(

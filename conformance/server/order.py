@@ -10,6 +10,7 @@ from x402sim.suite.server.case import (
     REFUSED,
     Demand,
     case,
+    demand,
     of_a_lost_settlement,
     of_no_settlement,
     with_facilitator,
@@ -130,6 +131,17 @@ def _told(play: Play, answer: Answer) -> set[str]:
     return {each for each in said if isinstance(each, str) and each}
 
 
+@demand(
+    "A refused settlement is told, with the reason",
+    texts.derived(
+        texts.RESPONSE,
+        texts.ERROR_REASON,
+        texts.ERROR_V1,
+        so="a settlement that failed is a result, too, which an answer that says no more than "
+        "to a request without a payment does not communicate",
+    ),
+    suffix="reason",
+)
 def _reason(play: Play, observed: Trade) -> Found:
     answer = observed.answers[0]
     if not observed.settled or answer.is_2xx or answer.is_server_error:
@@ -140,6 +152,16 @@ def _reason(play: Play, observed: Trade) -> Found:
     return Violation(demand="refused-settlement-has-reason", actual=answer.how)
 
 
+@demand(
+    "A refused settlement is told in PAYMENT-RESPONSE",
+    texts.ours(
+        texts.RESPONSE,
+        because="the text's example of a failure has it there, and clients read it there; no "
+        "MUST stands in it, and `error` of the offer is in a header of the text, too",
+    ),
+    suffix="receipt",
+    absent=dict.fromkeys((Dialect.V1, Dialect.MCP), "the text's example has it in the offer"),
+)
 def _receipt(play: Play, observed: Trade) -> Found:
     answer = observed.answers[0]
     if not observed.settled or answer.is_2xx or answer.is_server_error:
@@ -197,6 +219,14 @@ def _stays(play: Play, observed: Redirected) -> Found:
     )
 
 
+@demand(
+    "The handler fails: no charge, or the answer names the transaction",
+    texts.derived(
+        texts.SUCCESS,
+        texts.RESPONSE,
+        so="a settlement goes with a success, or else its result is told",
+    ),
+)
 def _not_charged(play: Play, observed: Trade) -> Found:
     receipt = play.receipt(observed.answers[0])
     if not observed.moved or receipt.get("transaction"):
@@ -221,43 +251,14 @@ def _as_declared(play: Play, observed: Trade) -> Found:
 
 
 _REFUSAL = [
-    Demand(
-        title="A refused settlement is told, with the reason",
-        ground=texts.derived(
-            texts.RESPONSE,
-            texts.ERROR_REASON,
-            texts.ERROR_V1,
-            so="a settlement that failed is a result, too, which an answer that says no more than "
-            "to a request without a payment does not communicate",
-        ),
-        test=_reason,
-        suffix="reason",
-    ),
-    Demand(
-        title="A refused settlement is told in PAYMENT-RESPONSE",
-        ground=texts.ours(
-            texts.RESPONSE,
-            because="the text's example of a failure has it there, and clients read it there; no "
-            "MUST stands in it, and `error` of the offer is in a header of the text, too",
-        ),
-        test=_receipt,
-        suffix="receipt",
-        absent=dict.fromkeys((Dialect.V1, Dialect.MCP), "the text's example has it in the offer"),
-    ),
+    _reason,
+    _receipt,
 ]
 
 
 @case(
     "order/handler-fails",
-    Demand(
-        title="The handler fails: no charge, or the answer names the transaction",
-        ground=texts.derived(
-            texts.SUCCESS,
-            texts.RESPONSE,
-            so="a settlement goes with a success, or else its result is told",
-        ),
-        test=_not_charged,
-    ),
+    _not_charged,
     Demand(
         title="The handler fails: no charge, unless the offer declares to settle before the work",
         ground=texts.derived(

@@ -15,7 +15,7 @@ from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.money import Transfer
 from x402sim.suite.row import only
-from x402sim.suite.server.case import SERVED_ONLY_IF_SETTLED, Demand, case, is_blamed
+from x402sim.suite.server.case import SERVED_ONLY_IF_SETTLED, Demand, case, demand, is_blamed
 from x402sim.suite.server.double import Call
 from x402sim.suite.server.payment import Payment
 from x402sim.suite.server.play import Play
@@ -375,6 +375,15 @@ async def _in_the_other_header(play: Play) -> list[Refusal]:
     return [await _refused(play, f"in {other}", asking, payment)]
 
 
+@demand(
+    "A payer without an allowance for Permit2 is told 412, and the word",
+    texts.ours(
+        texts.PRECONDITION,
+        because="it says what to do: approve, and send the payment again. The text is of who "
+        "verifies; the HTTP transport knows 402 alone, and so do the public libraries",
+    ),
+    suffix="allowance",
+)
 def _is_412(_: Play, observed: list[Refusal]) -> Found:
     (each,) = observed
     if each.answer.status == 412 or not each.answer.status:
@@ -385,16 +394,7 @@ def _is_412(_: Play, observed: list[Refusal]) -> Found:
 @case(
     "payment/balance",
     *_demands("A payer without an allowance for Permit2"),
-    Demand(
-        title="A payer without an allowance for Permit2 is told 412, and the word",
-        ground=texts.ours(
-            texts.PRECONDITION,
-            because="it says what to do: approve, and send the payment again. The text is of who "
-            "verifies; the HTTP transport knows 402 alone, and so do the public libraries",
-        ),
-        test=_is_412,
-        suffix="allowance",
-    ),
+    _is_412,
     variant="allowance",
     absent=_BY_PERMIT2,
 )

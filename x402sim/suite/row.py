@@ -93,6 +93,11 @@ class Demand:
     absent: Mapping[Any, str] = field(default_factory=dict)
 
 
+def demand(title: str, ground: Ground, **more: Any) -> Callable[[Callable[..., Found]], Demand]:
+    """Return a decorator that makes a demand of its test; `more` is for `Demand`."""
+    return lambda test: Demand(title=title, ground=ground, test=test, **more)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RoomCase(Case):
     """A demand on a play in a room, in one dialect."""

@@ -13,7 +13,7 @@ from x402sim.suite.drafts import lost
 from x402sim.suite.facilitator.payment import Answer, Draft
 from x402sim.suite.facilitator.play import Play, Tried
 from x402sim.suite.facilitator.room import PLAIN, ChainRoomKind, FacilitatorRoom, Money
-from x402sim.suite.row import Demand as Demand, only as only
+from x402sim.suite.row import Demand as Demand, demand as demand, only as only
 from x402sim.suite.verdict import Violation
 
 

@@ -11,7 +11,7 @@ from x402sim.suite.case import Case
 from x402sim.suite.dialect import BY_PERMIT2, OF_PAYERS, Dialect
 from x402sim.suite.payer.play import CAP_BASE, PRICE_BASE, STARTS, Purchase
 from x402sim.suite.payer.shop import Story
-from x402sim.suite.row import Demand as Demand
+from x402sim.suite.row import Demand as Demand, demand as demand
 from x402sim.suite.verdict import Found, Violation as Violation
 from x402sim.text.words import counted
 

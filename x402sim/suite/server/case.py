@@ -14,7 +14,7 @@ from typing import ClassVar
 from x402sim.spec.ground import Sentence
 from x402sim.suite import row, texts
 from x402sim.suite.dialect import OF_SERVERS, Dialect
-from x402sim.suite.row import Demand as Demand, RoomKind
+from x402sim.suite.row import Demand as Demand, RoomKind, demand as demand
 from x402sim.suite.server.double import (
     Call,
     Twist,
