@@ -11,7 +11,7 @@ from x402sim.protocol import x402
 from x402sim.protocol.networks import is_hash
 from x402sim.suite import texts
 from x402sim.suite.dialect import BY_PERMIT2, Dialect
-from x402sim.suite.facilitator.case import Demand, case, demand, is_paid, is_settled, only, pays
+from x402sim.suite.facilitator.case import case, demand, is_paid, is_settled, only, pays
 from x402sim.suite.facilitator.payment import STANDARD, Answer
 from x402sim.suite.facilitator.play import Play, Tried
 from x402sim.suite.facilitator.room import Money
@@ -277,14 +277,12 @@ async def _verified(play: Play) -> Verified:
 
 @case(
     "answer/json",
-    Demand(
-        title="JSON in another order, with spaces and escapes, is the same payment",
-        ground=texts.derived(
-            texts.EXECUTES,
-            so="it is the same JSON (RFC 8259), and every field of it is right",
+    demand(
+        "JSON in another order, with spaces and escapes, is the same payment",
+        texts.derived(
+            texts.EXECUTES, so="it is the same JSON (RFC 8259), and every field of it is right"
         ),
-        test=is_paid,
-    ),
+    )(is_paid),
 )
 async def _written_otherwise(play: Play) -> Tried:
     """Settle a payment whose JSON has another order of keys, spaces and escapes."""

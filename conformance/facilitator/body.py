@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import NEXT, Demand, case, no_server_error, only
+from x402sim.suite.facilitator.case import NEXT, Demand, case, demand, no_server_error, only
 from x402sim.suite.facilitator.payment import STANDARD, Answer, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.verdict import Violation
@@ -176,36 +176,33 @@ def _breaks_parsers(
 ) -> list[Demand]:
     """Return a demand that no text states; a good payment afterwards is a MUST."""
     return [
-        Demand(
-            title=f"{what}: no 5xx",
-            ground=texts.ours(
+        demand(
+            f"{what}: no 5xx",
+            texts.ours(
                 texts.SERVER_ERROR,
                 because="who is told of a server's error asks again; but many frameworks answer so "
                 "where their parser ends",
             ),
-            test=test,
-        )
+        )(test)
     ]
 
 
 def _demands(what: str) -> list[Demand]:
     return [
-        Demand(
-            title=f"{what}: no 5xx",
-            ground=texts.derived(
+        demand(
+            f"{what}: no 5xx",
+            texts.derived(
                 texts.INVALID_REQUEST,
                 texts.SERVER_ERROR,
                 so="the text keeps the two apart: who asks wrongly is told so, and who is told of "
                 "a server's error asks again (x402-foundation/x402#3015)",
             ),
-            test=_no_error,
-        ),
-        Demand(
-            title=f"{what}: neither valid nor settled",
-            ground=texts.explicit(texts.INVALID_PAYLOAD, texts.INVALID_REQUIREMENTS),
-            test=_no_success,
+        )(_no_error),
+        demand(
+            f"{what}: neither valid nor settled",
+            texts.explicit(texts.INVALID_PAYLOAD, texts.INVALID_REQUIREMENTS),
             suffix="refused",
-        ),
+        )(_no_success),
     ]
 
 

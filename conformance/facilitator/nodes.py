@@ -12,7 +12,7 @@ from x402sim.chain.base import TxReceipt
 from x402sim.protocol.crypto import Hash, checksum, to_hex
 from x402sim.protocol.raw_transaction import read
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, FacilitatorRow, case, demand, only
+from x402sim.suite.facilitator.case import Demand, FacilitatorRow, case, demand, only, told
 from x402sim.suite.facilitator.node import Call, Go, Twist, fails, hangs, on
 from x402sim.suite.facilitator.payment import STANDARD, STANDARD_REASONS, Answer, Draft
 from x402sim.suite.facilitator.play import LONG_S, Observed, Play
@@ -61,15 +61,14 @@ def _fails_closed(_: Play, observed: Observed) -> Violation | None:
 
 def _closed(title: str) -> list[Demand]:
     return [
-        Demand(
-            title=title,
-            ground=texts.derived(
+        demand(
+            title,
+            texts.derived(
                 texts.BALANCE,
                 texts.SIMULATE,
                 so="what could not be confirmed is not valid; this payer has nothing",
             ),
-            test=_fails_closed,
-        )
+        )(_fails_closed)
     ]
 
 
@@ -173,16 +172,15 @@ def _pending_is_said(_: Play, observed: Observed) -> Violation | None:
 
 
 def _says_pending(title: str) -> Demand:
-    return Demand(
-        title=title,
-        ground=texts.ours(
+    return demand(
+        title,
+        texts.ours(
             texts.TRANSACTION,
             because="what was sent can be mined until its window ends; told as a failure it is "
             "paid twice (x402-foundation/x402#1062, #3083, #3214)",
         ),
-        test=_pending_is_said,
         suffix="pending",
-    )
+    )(_pending_is_said)
 
 
 async def _sent(play: Play, draft: Draft) -> asyncio.Task[Answer]:
@@ -297,10 +295,10 @@ async def _receipt_lies(play: Play) -> Observed:
 
 @case(
     "node/dear",
-    Demand(
-        title="The gas price offered if the node reports a million times the usual price",
-        ground=texts.silent(why="no text bounds the price of gas; a node that lies does"),
-    ),
+    demand(
+        "The gas price offered if the node reports a million times the usual price",
+        texts.silent(why="no text bounds the price of gas; a node that lies does"),
+    )(told),
     kind=ROUGH,
     absent=only(STANDARD, SAME),
 )
@@ -410,16 +408,15 @@ async def _reverted(play: Play) -> Observed:
 
 @case(
     "chain/undone",
-    Demand(
-        title="A settlement in an undone block is no success any more, unless mined again",
-        ground=texts.ours(
+    demand(
+        "A settlement in an undone block is no success any more, unless mined again",
+        texts.ours(
             texts.SUCCESS_FIELD,
             texts.TRANSFER_IS_CORRECT,
             because="an answer that is remembered says what is not so any more (SR4); the "
             "same payment may be answered as before, and no text names a depth",
         ),
-        test=truthful,
-    ),
+    )(truthful),
     _undone_observed,
     kind=ROUGH,
     absent=only(STANDARD, SAME),

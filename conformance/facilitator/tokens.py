@@ -107,24 +107,22 @@ _MATCHES = texts.explicit(texts.TOKEN_AND_NETWORK)
 
 def _refused(title: str, *, says: bool = True, verifies: bool = True) -> list[Demand]:
     demands = [
-        Demand(
-            title=f"{title}: nothing is settled",
-            ground=texts.derived(
+        demand(
+            f"{title}: nothing is settled",
+            texts.derived(
                 texts.TRANSFER_IS_CORRECT,
                 texts.SUCCESS_FIELD,
                 so="no transfer of the amount has happened",
             ),
-            test=must_not_settle,
-        )
+        )(must_not_settle)
     ]
     if verifies:
         demands.append(
-            Demand(
-                title=f"{title}: not valid",
-                ground=texts.derived(texts.SIMULATE, so="the transfer would not succeed"),
-                test=is_not_valid,
+            demand(
+                f"{title}: not valid",
+                texts.derived(texts.SIMULATE, so="the transfer would not succeed"),
                 suffix="verify",
-            )
+            )(is_not_valid)
         )
     return [*demands, wastes_no_gas(f"{title}: the relayer pays no gas", PAYS)] if says else demands
 

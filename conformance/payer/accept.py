@@ -12,7 +12,6 @@ from x402sim.suite import texts
 from x402sim.suite.dialect import BY_PERMIT2, Dialect
 from x402sim.suite.payer.case import (
     STANDARD,
-    Demand,
     PayerRow,
     Violation,
     bought,
@@ -122,20 +121,17 @@ ROWS = [
     )(Story(extensions=lambda _: _DEMO)),
     case(
         "accept/events",
-        Demand(
-            title="A tool with a stream of events as answer",
-            ground=texts.explicit(texts.MCP_EVENTS),
-            test=bought,
+        demand("A tool with a stream of events as answer", texts.explicit(texts.MCP_EVENTS))(
+            bought
         ),
         absent=only([Dialect.MCP], "only tools are answered by a stream of events"),
     )(Story(as_events=True)),
     case(
         "accept/free",
-        Demand(
-            title="Free goods are bought all the same",
-            ground=texts.ours(because="a payer that expects a 402 breaks where prices fall to 0"),
-            test=served,
-        ),
+        demand(
+            "Free goods are bought all the same",
+            texts.ours(because="a payer that expects a 402 breaks where prices fall to 0"),
+        )(served),
         absent={
             Dialect.MCP: "a tool that is free is no matter of payment",
             Dialect.SESSION: "who opens a session has not asked for the price",

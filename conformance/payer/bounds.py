@@ -83,7 +83,7 @@ def _few_requests(played: Purchase) -> Violation | None:
 
 def ends(because: str, test: Callable[[Purchase], Violation | None] = _ends) -> Demand:
     """Return the demand that a payer ends by itself."""
-    return Demand(title="A payer ends without help", ground=texts.ours(because=because), test=test)
+    return demand("A payer ends without help", texts.ours(because=because))(test)
 
 
 def _clock(slug: str, seconds: float, demand: Demand) -> PayerRow:
@@ -185,14 +185,12 @@ def _within(
     """Return the row of several purchases within one cap, which pays for some of them only."""
     return case(
         f"budget/{slug}",
-        Demand(
-            title=title,
-            ground=texts.derived(
-                texts.INTENT,
-                so=f"the task allows {CAP_BASE} base units for all of it; {because}",
+        demand(
+            title,
+            texts.derived(
+                texts.INTENT, so=f"the task allows {CAP_BASE} base units for all of it; {because}"
             ),
-            test=committed_at_most(CAP_BASE),
-        ),
+        )(committed_at_most(CAP_BASE)),
         absent=absent or _ONE_TOOL | {Dialect.SESSION: "a session's deposit is its budget"},
         variant=variant,
     )(story)
@@ -242,14 +240,13 @@ _hostile = partial(case, absent=_HTTP_ONLY)
 ROWS = [
     case(
         "budget/instalments",
-        Demand(
-            title="A purchase in parts, each within the cap, costs no more than the cap in all",
-            ground=texts.derived(
+        demand(
+            "A purchase in parts, each within the cap, costs no more than the cap in all",
+            texts.derived(
                 texts.INTENT,
                 so=f"the task allows {CAP_BASE} base units for the purchase, however it is cut",
             ),
-            test=committed_at_most(CAP_BASE),
-        ),
+        )(committed_at_most(CAP_BASE)),
         absent=only(
             _STANDARD_HTTP, "a redirect between requests that pay is of the standard over HTTP"
         ),
@@ -302,14 +299,13 @@ ROWS = [
     ),
     case(
         "budget/started-twice",
-        Demand(
-            title="Two starts at once with the same folder are a single purchase",
-            ground=texts.ours(
+        demand(
+            "Two starts at once with the same folder are a single purchase",
+            texts.ours(
                 because="a supervisor, a queue or a user starts a purchase again that still "
                 "runs: who does not lock the folder before signing pays twice"
             ),
-            test=committed_at_most(PRICE_BASE),
-        ),
+        )(committed_at_most(PRICE_BASE)),
         waits_s=4,
     )(Story(together=True, gathers_s=4)),
     _within(
@@ -328,14 +324,10 @@ ROWS = [
     ),
     case(
         "budget/session-over-debited",
-        Demand(
-            title="A session with a debit of three prices for each request is not topped up",
-            ground=texts.derived(
-                texts.INTENT,
-                so=f"the task allows {CAP_BASE} base units for all three",
-            ),
-            test=committed_at_most(CAP_BASE),
-        ),
+        demand(
+            "A session with a debit of three prices for each request is not topped up",
+            texts.derived(texts.INTENT, so=f"the task allows {CAP_BASE} base units for all three"),
+        )(committed_at_most(CAP_BASE)),
         absent=only([Dialect.SESSION], "only a session is debited"),
     )(Story(urls=3, debits=3)),
     _clock("ahead-30", 30, is_bought("The shop's clock is half a minute ahead", _CLOCKS)),

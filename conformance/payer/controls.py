@@ -7,7 +7,7 @@ Controls also check the signed payment: amount, nonce, window, and the accepted 
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.payer.case import (
-    Demand,
+    Test,
     Violation,
     case,
     committed_at_most,
@@ -36,35 +36,16 @@ def _random_nonce(played: Purchase) -> Violation | None:
     return None
 
 
-def _window(most_s: int, demand: str) -> Demand:
+def _ends_within(most_s: int, key: str) -> Test:
     def test(played: Purchase) -> Violation | None:
         for signed in played.signed.values():
             ends_s = signed.auth.valid_before - played.began_s - round(played.seconds)
             if ends_s > most_s:
                 lasts = f"it can be used for {ends_s} s ({ends_s / DAY_S:.3g} days)"
-                return Violation(demand=demand, actual=lasts)
+                return Violation(demand=key, actual=lasts)
         return None
 
-    if most_s < DAY_S:
-        return Demand(
-            title="An authorization ends when the offer's time to pay does",
-            ground=texts.ours(
-                texts.TIMEOUT,
-                because="until the window ends, a refused payer cannot know whether it has paid",
-            ),
-            test=test,
-            suffix="window-as-offered",
-        )
-    return Demand(
-        title="An authorization ends within a day",
-        ground=texts.derived(
-            texts.LIFETIME,
-            texts.TIMEOUT,
-            so="the offer allows 300 seconds; a window of days or years limits nothing",
-        ),
-        test=test,
-        suffix="window-ends",
-    )
+    return test
 
 
 @demand("`accepted` is the offer of the payment", texts.explicit(texts.ACCEPTED))
@@ -95,19 +76,33 @@ def _accepted(played: Purchase) -> Violation | None:
 ROWS = [
     case(
         "control/buys",
-        Demand(
-            title="A payer pays the price of an honest shop once, and shows the goods",
-            ground=texts.derived(
+        demand(
+            "A payer pays the price of an honest shop once, and shows the goods",
+            texts.derived(
                 texts.INTENT,
                 texts.ONE_TRANSFER,
                 so="the offer is within every bound of the task, so to buy is the intention, "
                 "once, and nothing else",
             ),
-            test=lambda played: committed_at_most(PRICE_BASE)(played) or served(played),
-        ),
+        )(lambda played: committed_at_most(PRICE_BASE)(played) or served(played)),
         _random_nonce,
-        _window(DAY_S, "payer/window"),
-        _window(300 + SLACK_S, "payer/window-as-offered"),
+        demand(
+            "An authorization ends within a day",
+            texts.derived(
+                texts.LIFETIME,
+                texts.TIMEOUT,
+                so="the offer allows 300 seconds; a window of days or years limits nothing",
+            ),
+            suffix="window-ends",
+        )(_ends_within(DAY_S, "payer/window")),
+        demand(
+            "An authorization ends when the offer's time to pay does",
+            texts.ours(
+                texts.TIMEOUT,
+                because="until the window ends, a refused payer cannot know whether it has paid",
+            ),
+            suffix="window-as-offered",
+        )(_ends_within(300 + SLACK_S, "payer/window-as-offered")),
         is_control=True,
     )(Story()),
     case(

@@ -12,10 +12,10 @@ from x402sim.suite import texts
 from x402sim.suite.dialect import BY_PERMIT2, Dialect
 from x402sim.suite.payer.case import (
     OURS,
-    Demand,
     PayerRow,
     case,
     committed_at_most,
+    demand,
     gets_what_it_paid,
     one_price,
     only,
@@ -52,9 +52,7 @@ GAVE_UP = "who pays and gives up has lost the price (x402-foundation/x402#1062)"
 BUSY = "a payer that gives up at a 503 with Retry-After buys nothing where shops are busy"
 
 
-_asked_again = Demand(
-    title="A busy shop is asked again", ground=texts.ours(because=BUSY), test=served
-)
+_asked_again = demand("A busy shop is asked again", texts.ours(because=BUSY))(served)
 
 
 def _receipt(shop: Shop, right: Reply, text: str | None) -> Reply:
@@ -282,15 +280,14 @@ ROWS = [
     ),
     case(
         "lost/again-over-cap",
-        Demand(
-            title="A later 402 asks for more than the cap, after a payment or before",
-            ground=texts.derived(
+        demand(
+            "A later 402 asks for more than the cap, after a payment or before",
+            texts.derived(
                 texts.INTENT,
                 texts.PARAMETERS,
                 so="the cap is that of the purchase, whichever 402 asks",
             ),
-            test=committed_at_most(CAP_BASE),
-        ),
+        )(committed_at_most(CAP_BASE)),
         absent=NAMED,
     )(
         Story(

@@ -15,10 +15,10 @@ from x402sim.suite.dialect import Dialect
 from x402sim.suite.payer.case import (
     OURS,
     REFUSED,
-    Demand,
     PayerRow,
     case,
     committed_at_most,
+    demand,
     nothing,
     one_price,
     only,
@@ -190,15 +190,14 @@ ROWS = [
     *(
         _refused(
             f"send/asked-with-{status}",
-            Demand(
-                title=f"Requirements in a {status} are not paid: 402 asks for a payment",
-                ground=texts.derived(
+            demand(
+                f"Requirements in a {status} are not paid: 402 asks for a payment",
+                texts.derived(
                     texts.SIGNAL,
                     so="any other status means something else, such as that money buys nothing",
                 ),
-                test=committed_at_most(0),
                 level="SHOULD",
-            ),
+            )(committed_at_most(0)),
             absent=only([Dialect.V1, Dialect.V2], "it is the status of the standard's 402"),
         )(Story(first=_with_status(status)))
         for status in (403, 500)

@@ -13,7 +13,6 @@ from x402sim.suite.dialect import BY_PERMIT2, Dialect
 from x402sim.suite.payer.case import (
     OURS,
     REFUSED,
-    Demand,
     Violation,
     case,
     demand,
@@ -137,14 +136,12 @@ ROWS = [
     )(one(_other_contracts)),
     _refused(
         "sign/name-of-domain",
-        Demand(
-            title="Does the payer sign for a wrong name of the token's domain?",
-            ground=texts.silent(
-                texts.TOKEN_NAME,
-                why="a signature for it never settles, so nothing is lost by it",
+        demand(
+            "Does the payer sign for a wrong name of the token's domain?",
+            texts.silent(
+                texts.TOKEN_NAME, why="a signature for it never settles, so nothing is lost by it"
             ),
-            test=lambda played: f"payments signed: {len(played.signed)}",
-        ),
+        )(lambda played: f"payments signed: {len(played.signed)}"),
         absent=_NO_EXTRA | dict.fromkeys(BY_PERMIT2, "the domain is Permit2's, not the token's"),
     )(
         Story(

@@ -7,7 +7,7 @@ from starlette.datastructures import Headers
 
 from x402sim.report.results import Loss
 from x402sim.suite import texts
-from x402sim.suite.server.case import Demand, case, demand
+from x402sim.suite.server.case import case, demand
 from x402sim.suite.server.double import VERIFY
 from x402sim.suite.server.payment import Payment
 from x402sim.suite.server.play import Play
@@ -127,17 +127,16 @@ def _is_not_stale(play: Play, observed: Shared) -> Found:
 ROWS = [
     case(
         "offer/cache",
-        Demand(
-            title="A shared cache serves nobody the goods of another payer",
-            ground=texts.derived(
+        demand(
+            "A shared cache serves nobody the goods of another payer",
+            texts.derived(
                 texts.NO_VALID_PAYMENT,
                 texts.NOMINATED,
                 texts.PUBLIC,
                 so="who gets a paid answer out of a cache has attached no payment; a cache "
                 "tells them apart only by a header that Vary names, or is not to keep it",
             ),
-            test=_is_not_given_away,
-        ),
+        )(_is_not_given_away),
         _is_not_stale,
     )(_through(0)),
     case("offer/cache-forbidden", _is_forbidden)(_through(60)),

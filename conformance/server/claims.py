@@ -7,7 +7,7 @@ from typing import Any
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.money import Transfer
-from x402sim.suite.server.case import ONE_PATH, Demand, buys_one_repeated, case, demand, is_blamed
+from x402sim.suite.server.case import ONE_PATH, buys_one_repeated, case, demand, is_blamed
 from x402sim.suite.server.double import SETTLE, VERIFY
 from x402sim.suite.server.observed import Uses
 from x402sim.suite.server.payment import Payment
@@ -184,16 +184,15 @@ async def _two_receipts(play: Play) -> Several:
 @case(
     "many/same-nonce",
     _second_is_its_own,
-    Demand(
-        title="Another payer's payment with the same nonce is served",
-        ground=texts.ours(
+    demand(
+        "Another payer's payment with the same nonce is served",
+        texts.ours(
             texts.AUTHORIZER,
             because="who has seen a nonce that waits can block its payment; as nonces are "
             "random, a server that keeps them alone is right in every other case",
         ),
-        test=_last_is_served,
         suffix="served",
-    ),
+    )(_last_is_served),
 )
 async def _same_nonce(play: Play) -> Several:
     """Buy, and let another payer buy with a payment of the same nonce."""
@@ -220,15 +219,14 @@ async def _unsigned(play: Play) -> Several:
 
 @case(
     "many/refused-before",
-    Demand(
-        title="A payment is good after a refused payment with the same nonce",
-        ground=texts.ours(
+    demand(
+        "A payment is good after a refused payment with the same nonce",
+        texts.ours(
             texts.SUCCESS,
             because="what was refused has used nothing; else a false one of somebody who "
             "has seen its nonce ends it",
         ),
-        test=_last_is_served,
-    ),
+    )(_last_is_served),
 )
 async def _refused_before(play: Play) -> Several:
     """Send a payment changed after signing, and then the good payment."""

@@ -12,7 +12,6 @@ from x402sim.suite.server.case import (
     HUNG_UP,
     REFUSED,
     SERVED_ONLY_IF_SETTLED,
-    Demand,
     case,
     charged_only_if_served,
     demand,
@@ -229,11 +228,9 @@ async def _unpaid(play: Play) -> int:
 
 @case(
     "handler/expired",
-    Demand(
-        title="The payment expires while the handler works: nothing is served",
-        ground=SERVED_ONLY_IF_SETTLED,
-        test=served_only_if_settled,
-    ),
+    demand(
+        "The payment expires while the handler works: nothing is served", SERVED_ONLY_IF_SETTLED
+    )(served_only_if_settled),
     waits_s=LEAST_S,
 )
 async def _expires(play: Play) -> Trade:
@@ -289,10 +286,8 @@ async def _streams(play: Play) -> Streamed:
 
 @case(
     "handler/stream-refused",
-    Demand(
-        title="Settle refuses: no piece of a stream is served",
-        ground=SERVED_ONLY_IF_SETTLED,
-        test=served_only_if_settled,
+    demand("Settle refuses: no piece of a stream is served", SERVED_ONLY_IF_SETTLED)(
+        served_only_if_settled
     ),
     waits_s=LEAST_S,
 )
@@ -304,15 +299,11 @@ async def _stream_refused(play: Play) -> Trade:
 @case(
     "handler/stream-left",
     _left_is_paid,
-    Demand(
-        title="A stream is lost: the same payment gets the goods or the payment's state",
-        ground=texts.ours(
-            texts.RESEND,
-            because="the payer has paid, and holds nothing but this payment",
-        ),
-        test=lambda play, observed: charged_only_if_served(play, observed.trade),
+    demand(
+        "A stream is lost: the same payment gets the goods or the payment's state",
+        texts.ours(texts.RESEND, because="the payer has paid, and holds nothing but this payment"),
         suffix="again",
-    ),
+    )(lambda play, observed: charged_only_if_served(play, observed.trade)),
     waits_s=LEAST_S,
 )
 async def _stream_left(play: Play) -> Streamed:

@@ -224,7 +224,7 @@ def _is_served(_: Play, observed: Visit) -> Found:
 
 
 def _served(title: str) -> Demand:
-    return Demand(title=title, ground=texts.explicit(texts.SUCCESS), test=_is_served, suffix="paid")
+    return demand(title, texts.explicit(texts.SUCCESS), suffix="paid")(_is_served)
 
 
 NOT_SHARED = "it shares nothing with scripts of other origins, so that no browser's script buys"
@@ -344,18 +344,17 @@ def _is_each_sold(play: Play, observed: list[Trade]) -> Found:
     "offer/whole",
     _is_whole,
     _says_why,
-    Demand(
-        title="Both versions in an answer make the same offer",
-        ground=texts.ours(
+    demand(
+        "Both versions in an answer make the same offer",
+        texts.ours(
             texts.ACCEPTS,
             because="a payer of the other version pays another price for the same thing",
         ),
-        test=_same,
         suffix="same",
         absent=dict.fromkeys(
             (Dialect.V2, Dialect.PERMIT2, Dialect.UPTO, Dialect.MCP), "it is judged with version 1"
         ),
-    ),
+    )(_same),
     _same_in_body,
     _names_the_token,
 )

@@ -8,7 +8,6 @@ from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.server.case import (
     REFUSED,
-    Demand,
     case,
     demand,
     of_a_lost_settlement,
@@ -259,29 +258,27 @@ _REFUSAL = [
 @case(
     "order/handler-fails",
     _not_charged,
-    Demand(
-        title="The handler fails: no charge, unless the offer declares to settle before the work",
-        ground=texts.derived(
+    demand(
+        "The handler fails: no charge, unless the offer declares to settle before the work",
+        texts.derived(
             texts.DECLARED_FLOW,
             texts.FLOW,
             texts.FAILED_HANDLER,
             so="who declares no flow works before it settles, and settles no failure",
         ),
-        test=_as_declared,
         suffix="flow",
         absent={Dialect.V1: "its offers cannot declare a payment flow"},
-    ),
-    Demand(
-        title="The handler fails: no charge",
-        ground=texts.ours(
+    )(_as_declared),
+    demand(
+        "The handler fails: no charge",
+        texts.ours(
             texts.FAILED_HANDLER, because="a payer has paid for nothing, and nobody refunds"
         ),
-        test=_as_declared,
         suffix="charged",
         absent=dict.fromkeys(
             (Dialect.V2, Dialect.PERMIT2, Dialect.UPTO), "its offers can declare the payment flow"
         ),
-    ),
+    )(_as_declared),
 )
 async def _fails(play: Play) -> Trade:
     """Pay for a request whose handler fails."""
@@ -309,15 +306,14 @@ ROWS = [
     *(
         case(
             f"order/{path.strip('/')}-redirected",
-            Demand(
-                title=f"{path} is redirected to another host: the server does not follow",
-                ground=texts.ours(
+            demand(
+                f"{path} is redirected to another host: the server does not follow",
+                texts.ours(
                     texts.VERIFIES,
                     because="who can redirect one request then says what is paid "
                     "(x402-foundation/x402#1692)",
                 ),
-                test=_stays,
-            ),
+            )(_stays),
         )(_redirects(path))
         for path in (VERIFY, SETTLE)
     ),

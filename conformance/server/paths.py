@@ -184,35 +184,32 @@ def _head_is_free(play: Play, observed: Charged) -> Found:
 
 def _demands(what: str) -> list[Demand]:
     return [
-        Demand(
-            title=f"{what}: nothing is served unpaid",
-            ground=texts.derived(
+        demand(
+            f"{what}: nothing is served unpaid",
+            texts.derived(
                 texts.NO_VALID_PAYMENT,
                 texts.SIGNAL,
                 so="another spelling of the request does not attach a payment",
             ),
-            test=_nothing_served("no-other-request-unpaid"),
-        ),
-        Demand(
-            title=f"{what}: is an answer a server error?",
-            ground=texts.silent(texts.SIGNAL, why="nothing is said of requests that are odd"),
-            test=_no_errors,
+        )(_nothing_served("no-other-request-unpaid")),
+        demand(
+            f"{what}: is an answer a server error?",
+            texts.silent(texts.SIGNAL, why="nothing is said of requests that are odd"),
             suffix="errors",
-        ),
+        )(_no_errors),
     ]
 
 
 @case(
     "path/body",
-    Demand(
-        title="Other bodies of a paid request: nothing is served unpaid",
-        ground=texts.derived(
+    demand(
+        "Other bodies of a paid request: nothing is served unpaid",
+        texts.derived(
             texts.NO_VALID_PAYMENT,
             texts.SIGNAL,
             so="another body of the request does not attach a payment",
         ),
-        test=_nothing_served("no-other-body-unpaid"),
-    ),
+    )(_nothing_served("no-other-body-unpaid")),
     absent=ONCE,
 )
 async def _bodies(play: Play) -> Unpaid:

@@ -9,7 +9,7 @@ from x402sim.protocol import mcp
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.row import only
-from x402sim.suite.server.case import Demand, case, demand
+from x402sim.suite.server.case import case, demand
 from x402sim.suite.server.double import SETTLE, VERIFY, on
 from x402sim.suite.server.observed import Asked
 from x402sim.suite.server.payment import payable
@@ -186,10 +186,8 @@ ROWS = [
     *(
         case(
             f"tool/{slug}",
-            Demand(
-                title=f"{what}: the offer again, with the reason",
-                ground=texts.explicit(texts.MCP_INVALID),
-                test=_offers_again,
+            demand(f"{what}: the offer again, with the reason", texts.explicit(texts.MCP_INVALID))(
+                _offers_again
             ),
             absent=ONLY_TOOLS,
         )(play)

@@ -13,7 +13,7 @@ from x402sim.suite.drafts import lost
 from x402sim.suite.facilitator.payment import Answer, Draft
 from x402sim.suite.facilitator.play import Play, Tried
 from x402sim.suite.facilitator.room import PLAIN, ChainRoomKind, FacilitatorRoom, Money
-from x402sim.suite.row import Demand as Demand, demand as demand, only as only
+from x402sim.suite.row import Demand as Demand, demand as demand, only as only, told as told
 from x402sim.suite.verdict import Violation
 
 
@@ -120,14 +120,13 @@ class FacilitatorRow(row.RoomRow):
 case = FacilitatorRow.of
 """Declares cases: `@case("section/slug", *demands)` above a play, or called with a made play."""
 
-NEXT = Demand(
-    title="After the payments of this play, the good payment of another payer settles",
-    ground=texts.derived(
+NEXT = demand(
+    "After the payments of this play, the good payment of another payer settles",
+    texts.derived(
         texts.EXECUTES, so="what others have asked before is no reason not to settle a payment"
     ),
-    test=lambda *_: None,
     suffix="next",
-)
+)(lambda *_: None)
 """Fails if the judge's good payment after a play fails."""
 
 
@@ -306,24 +305,18 @@ def must_refuse(
         else texts.derived(texts.EXECUTES, texts.SAFETY, so=f"it is no verified payment; {drains}")
     )
     return [
-        Demand(title=title, ground=ground, test=unsettled if by_chain else refused),
-        Demand(
-            title=f"{title}: the relayer pays no gas",
-            ground=gas_ground,
-            test=costs_no_gas,
-            suffix="gas",
-        ),
-        Demand(
-            title=f"{title}: the answer is no 5xx",
-            ground=texts.derived(
+        demand(title, ground)(unsettled if by_chain else refused),
+        demand(f"{title}: the relayer pays no gas", gas_ground, suffix="gas")(costs_no_gas),
+        demand(
+            f"{title}: the answer is no 5xx",
+            texts.derived(
                 texts.INVALID_REQUEST,
                 texts.INVALID_PAYLOAD,
                 so="the text has an answer for a payment that is wrong, and a server's error is "
                 "another",
             ),
-            test=answered,
             suffix="answer",
-        ),
+        )(answered),
     ]
 
 
@@ -398,10 +391,10 @@ def _taken(observed: Tried) -> str:
 
 def left_open(title: str, *sentences: Sentence, why: str) -> Demand:
     """Return the observation of payments on which the texts are silent, with the reason."""
-    return Demand(title=title, ground=texts.silent(*sentences, why=why), test=as_observed)
+    return demand(title, texts.silent(*sentences, why=why))(as_observed)
 
 
 def agreed(title: str, *sentences: Sentence) -> Demand:
     """Return the demand that verify, settle and the chain agree."""
     ground = texts.valid_settles(*sentences)
-    return Demand(title=title, ground=ground, test=agrees, suffix="agrees")
+    return demand(title, ground, suffix="agrees")(agrees)
