@@ -7,6 +7,7 @@ pending, with its hash.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 from x402sim.chain.base import TxReceipt
 from x402sim.protocol.crypto import Hash, checksum, to_hex
@@ -35,6 +36,7 @@ SAME = "in the dialect of Cronos verify looks at no chain, and the settlement is
 BOUND_S = 60.0
 """The most seconds until an answer while no node answers."""
 
+_standard = partial(case, kind=ROUGH, absent=only(STANDARD, SAME))
 Plays = Callable[[Play], Awaitable[Observed]]
 
 # --- verify ----------------------------------------------------------------------------------
@@ -246,13 +248,11 @@ _502 = Reply(status=502)
 
 
 def _row(slug: str, play: Plays, title: str, *more: Demand, waits_s: float = 0) -> FacilitatorRow:
-    return case(
+    return _standard(
         f"node/{slug}",
         success_is_this_transfer(f"{title}: the answer is true"),
         hash_is_named(f"{title}: the answer has the transaction hash"),
         *more,
-        kind=ROUGH,
-        absent=only(STANDARD, SAME),
         waits_s=waits_s,
     )(play)
 
@@ -293,14 +293,12 @@ async def _receipt_lies(play: Play) -> Observed:
     return await play.observe((draft, answer), early=early)
 
 
-@case(
+@_standard(
     "node/dear",
     demand(
         "The gas price offered if the node reports a million times the usual price",
         texts.silent(why="no text bounds the price of gas; a node that lies does"),
     )(told),
-    kind=ROUGH,
-    absent=only(STANDARD, SAME),
 )
 async def _dear(play: Play) -> str:
     """The node reports a gas price of a million times the usual price."""
@@ -327,7 +325,7 @@ async def _dear(play: Play) -> str:
     return f"{said}; it offered up to {most / 10**18:g} coins for the gas of one settlement"
 
 
-@case(
+@_standard(
     "chain/not-mined",
     success_is_this_transfer(
         "A transaction not yet mined is no success, and no failure without a hash"
@@ -337,8 +335,6 @@ async def _dear(play: Play) -> str:
         "A pending payment, sent again, makes no second transaction",
         "a server asks once more for what is pending: another transaction can only revert",
     ),
-    kind=ROUGH,
-    absent=only(STANDARD, SAME),
     waits_s=10,
 )
 async def _not_mined(play: Play) -> Observed:
@@ -354,12 +350,10 @@ async def _not_mined(play: Play) -> Observed:
     return replace(observed, early=early)
 
 
-@case(
+@_standard(
     "chain/dropped",
     success_is_this_transfer("The node drops the transaction: the answer is true"),
     hash_is_named("The node drops the transaction: the answer has the transaction hash"),
-    kind=ROUGH,
-    absent=only(STANDARD, SAME),
     waits_s=10,
 )
 async def _dropped(play: Play) -> Observed:
@@ -374,13 +368,11 @@ async def _dropped(play: Play) -> Observed:
     return replace(await play.observe((draft, answer), (draft, again)), early=early)
 
 
-@case(
+@_standard(
     "chain/replaced",
     success_is_this_transfer(
         "Another transaction takes the place of the transaction: the answer is true"
     ),
-    kind=ROUGH,
-    absent=only(STANDARD, SAME),
     waits_s=10,
 )
 async def _replaced(play: Play) -> Observed:
@@ -406,7 +398,7 @@ async def _reverted(play: Play) -> Observed:
     return await play.observe((draft, answer))
 
 
-@case(
+@_standard(
     "chain/undone",
     demand(
         "A settlement in an undone block is no success any more, unless mined again",
@@ -418,8 +410,6 @@ async def _reverted(play: Play) -> Observed:
         ),
     )(truthful),
     _undone_observed,
-    kind=ROUGH,
-    absent=only(STANDARD, SAME),
 )
 async def _undone(play: Play) -> Observed:
     """Another block, without the payment, replaces the settled one's; the payment comes again."""
@@ -432,14 +422,12 @@ async def _undone(play: Play) -> Observed:
     return await play.observe((draft, await play.settle(draft, patience_s=LONG_S)))
 
 
-@case(
+@_standard(
     "chain/moved-to-another-block",
     success_is_this_transfer(
         "Another block with the same payment replaces a settlement's block: a single "
         "transfer, and no success with another hash"
     ),
-    kind=ROUGH,
-    absent=only(STANDARD, SAME),
 )
 async def _elsewhere_in_the_chain(play: Play) -> Observed:
     """Another block with the same payment replaces the block of a settled payment."""
@@ -492,7 +480,5 @@ ROWS = [
         waits_s=10,
     ),
     _row("receipt-late", _late_receipt, "The receipt comes at the fourth look", _late_is_found),
-    case("node/hangs", _BOUND, kind=ROUGH, absent=only(STANDARD, SAME), waits_s=10)(
-        _settled(hangs())
-    ),
+    _standard("node/hangs", _BOUND, waits_s=10)(_settled(hangs())),
 ]

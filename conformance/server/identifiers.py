@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.x402 import PAYMENT_IDENTIFIER
@@ -20,6 +21,7 @@ from x402sim.text.words import counted, often
 
 ID = f"extensions.{PAYMENT_IDENTIFIER}.info.id"
 V2_ONLY = {Dialect.V1: "extensions are of version 2"}
+_case = partial(case, absent=V2_ONLY)
 RETRYABLE = (202, 409, 423, 425, 429)
 
 
@@ -225,7 +227,7 @@ _OTHER = [
 ]
 
 
-@case("identifier/again", _is_kept, _receipt_is_kept, absent=V2_ONLY)
+@_case("identifier/again", _is_kept, _receipt_is_kept)
 async def _again(play: Play) -> Named:
     """Buy, and send the same payment again when the facilitator refuses the payment."""
     payment = await _draft(play)
@@ -236,7 +238,7 @@ async def _again(play: Play) -> Named:
     return await _named(play, payment, first, payment, second)
 
 
-@case("identifier/other-at-once", _is_one, absent=V2_ONLY)
+@_case("identifier/other-at-once", _is_one)
 async def _two_at_once(play: Play) -> Named:
     """Send two payments with one id at once: verify is held, so that a late claim shows."""
     payment = await _draft(play)
@@ -249,7 +251,7 @@ async def _two_at_once(play: Play) -> Named:
     return await _named(play, payment, first, other, second)
 
 
-@case("identifier/busy", _is_processed_once, absent=V2_ONLY)
+@_case("identifier/busy", _is_processed_once)
 async def _busy(play: Play) -> Named:
     """Send a payment again during the settlement."""
     payment, gate = await _draft(play), asyncio.Event()
@@ -264,7 +266,7 @@ async def _busy(play: Play) -> Named:
     return await _named(play, payment, first, payment, second)
 
 
-@case("identifier/required", _is_400, absent=V2_ONLY)
+@_case("identifier/required", _is_400)
 async def _unnamed(play: Play) -> Named:
     payment = await _draft(play)
     required = play.required(play.answers[-1])
@@ -277,11 +279,11 @@ async def _unnamed(play: Play) -> Named:
 
 ROWS = [
     *(
-        case(f"identifier/{slug}", *_OTHER, absent=V2_ONLY)(_another(change))
+        _case(f"identifier/{slug}", *_OTHER)(_another(change))
         for slug, change in {
             "other": lambda _, __, new: new,
             "payer": _of_another_payer,
         }.items()
     ),
-    case("identifier/unsigned", _NOTHING, absent=V2_ONLY)(_another(_unsigned)),
+    _case("identifier/unsigned", _NOTHING)(_another(_unsigned)),
 ]

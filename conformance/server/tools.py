@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from x402sim.protocol import mcp
@@ -19,6 +20,7 @@ from x402sim.suite.verdict import Found, Violation
 from x402sim.suite.wire import as_json, says
 
 ONLY_TOOLS = only([Dialect.MCP], "only a tool has results")
+_case = partial(case, absent=ONLY_TOOLS)
 NO = {"success": False, "errorReason": "insufficient_funds", "transaction": "", "network": ""}
 DRAFT = "org.x402/payment"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -145,12 +147,12 @@ def _binding(_: Play, answer: Answer) -> str:
     return f"{DRAFT}: not answered by a result type of its own ({answer.status})"
 
 
-@case("tool/offer", _is_error, _in_both, _named, absent=ONLY_TOOLS)
+@_case("tool/offer", _is_error, _in_both, _named)
 async def _asked(play: Play) -> Answer:
     return await play.ask()
 
 
-@case("tool/unpaid", _serves_nothing, absent=ONLY_TOOLS)
+@_case("tool/unpaid", _serves_nothing)
 async def _unpaid(play: Play) -> Sequence[Asked]:
     """Call without a payment, with content that a server may take for a payment."""
     call = _call(play)
@@ -168,14 +170,14 @@ async def _unpaid(play: Play) -> Sequence[Asked]:
     return [Asked(about, await play.call(call | more)) for about, more in calls.items()]
 
 
-@case("tool/refused", _keeps_content, absent=ONLY_TOOLS)
+@_case("tool/refused", _keeps_content)
 async def _refused(play: Play) -> Refused:
     goods, payment = await play.goods(), await play.draft()
     with play.double.twisted(on(SETTLE, says(as_json(NO)))):
         return Refused(goods, await play.pay(payment))
 
 
-@case("tool/draft", _binding, absent=ONLY_TOOLS)
+@_case("tool/draft", _binding)
 async def _draft(play: Play) -> Answer:
     """Call without a payment, as a client of the experimental binding."""
     can: dict[str, Any] = {CAPABILITIES: {"extensions": {DRAFT: {}}}}
@@ -184,12 +186,11 @@ async def _draft(play: Play) -> Answer:
 
 ROWS = [
     *(
-        case(
+        _case(
             f"tool/{slug}",
             demand(f"{what}: the offer again, with the reason", texts.explicit(texts.MCP_INVALID))(
                 _offers_again
             ),
-            absent=ONLY_TOOLS,
         )(play)
         for slug, what, play in (
             ("underpaid", "A payment of less than the price", _invalid),
