@@ -20,17 +20,13 @@ from x402sim.suite.verdict import Violation
 _ONLY_STANDARD = "its answers have another form"
 
 
-def _network(play: Play) -> str:
-    return x402.network_name(play.dialect.version, play.room.network)
-
-
 @demand(
     "A settlement names the network, in the version's words, and the transaction",
     texts.explicit(texts.SETTLED_NETWORK, texts.SETTLED_NETWORK_V1, texts.TRANSACTION),
 )
 def _settled_form(play: Play, observed: Tried) -> Violation | None:
     fields = observed.settled.fields
-    wanted = _network(play)
+    wanted = x402.network_name(play.dialect.version, play.room.network)
     if fields.get("network") != wanted:
         return Violation(demand="names-network", actual=f"not {wanted}: {observed.settled.how}")
     if not is_hash(fields.get("transaction"), wanted):

@@ -24,10 +24,6 @@ class Sent:
     answers: tuple[Answer, Answer]
 
 
-def _with(draft: Draft, part: str, value: Any) -> bytes:
-    return json.dumps({**json.loads(draft.content), part: value}).encode()
-
-
 def _without(draft: Draft, part: str) -> bytes:
     return json.dumps({k: v for k, v in json.loads(draft.content).items() if k != part}).encode()
 
@@ -76,7 +72,7 @@ _VALUES: dict[str, Any] = {
 
 def _part(draft: Draft, which: str, value: Any) -> bytes:
     part = _payment(draft) if which == "payment" else "paymentRequirements"
-    return _with(draft, part, value)
+    return json.dumps({**json.loads(draft.content), part: value}).encode()
 
 
 _PARTS: dict[str, Made] = {

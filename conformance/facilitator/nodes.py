@@ -151,10 +151,6 @@ def _receipt_comes(after: int) -> Twist:
     return twist
 
 
-async def _late_receipt(play: Play) -> Observed:
-    return await _settled(_receipt_comes(3))(play)
-
-
 # --- transactions that are not mined ---------------------------------------------------------
 
 
@@ -479,6 +475,11 @@ ROWS = [
         "The node is down when the receipt is asked for",
         waits_s=10,
     ),
-    _row("receipt-late", _late_receipt, "The receipt comes at the fourth look", _late_is_found),
+    _row(
+        "receipt-late",
+        _settled(_receipt_comes(3)),
+        "The receipt comes at the fourth look",
+        _late_is_found,
+    ),
     _standard("node/hangs", _BOUND, waits_s=10)(_settled(hangs())),
 ]

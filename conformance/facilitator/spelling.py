@@ -143,10 +143,6 @@ def _nonce(spelt: Callable[[bytes], Any]) -> Change:
     return lambda draft: draft.with_value("nonce", spelt(draft.auth.nonce))
 
 
-def _time(name: str, text: Any) -> Change:
-    return put(name, text)
-
-
 _MALFORMED = "a text that is no value of its field is malformed, whatever was signed"
 ROWS = [
     refuses(
@@ -242,7 +238,7 @@ ROWS = [
         "A malformed time is refused",
         texts.WINDOW,
         texts.INVALID_PAYLOAD,
-        changes={each: _time(*how) for each, how in _TIMES.items()},
+        changes={each: put(*how) for each, how in _TIMES.items()},
         so=_MALFORMED,
     ),
     pays(
