@@ -13,6 +13,7 @@ from x402sim.suite.facilitator.play import Play
 from x402sim.suite.verdict import Violation
 
 DEEP = 100_000
+_case = partial(case, asks_only=True)
 Made = Callable[[Draft], bytes]
 
 
@@ -202,10 +203,9 @@ def _demands(what: str) -> list[Demand]:
     ]
 
 
-@case(
+@_case(
     "body/deep",
     *_breaks_parsers("JSON of 100,000 levels"),
-    asks_only=True,
     after=replace(
         NEXT,
         ground=texts.ours(
@@ -235,13 +235,13 @@ async def _deep(play: Play) -> list[Sent]:
     return found
 
 
-@case("body/large", *_breaks_parsers("A body of 4 MB", _answers_or_closes), asks_only=True)
+@_case("body/large", *_breaks_parsers("A body of 4 MB", _answers_or_closes))
 async def _large(play: Play) -> list[Sent]:
     body = (await play.draft()).with_value("requirements.description", "x" * (4 << 20)).content
     return [await _sent(play, "a body of 4 MB", body)]
 
 
-@case("body/type", *_breaks_parsers("A body of another type"), asks_only=True)
+@_case("body/type", *_breaks_parsers("A body of another type"))
 async def _types(play: Play) -> list[Sent]:
     found = []
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
@@ -252,18 +252,13 @@ async def _types(play: Play) -> list[Sent]:
 
 
 ROWS = [
-    case("body/no-json", *_demands("A body without valid JSON"), asks_only=True)(_posts(_NO_JSON)),
-    case("body/no-object", *_demands("JSON other than a request"), asks_only=True)(
-        _posts(_NO_OBJECT)
-    ),
-    case("body/parts", *_demands("A request with malformed parts"), asks_only=True)(_posts(_PARTS)),
-    case(
+    _case("body/no-json", *_demands("A body without valid JSON"))(_posts(_NO_JSON)),
+    _case("body/no-object", *_demands("JSON other than a request"))(_posts(_NO_OBJECT)),
+    _case("body/parts", *_demands("A request with malformed parts"))(_posts(_PARTS)),
+    _case(
         "body/inner",
         *_demands("A payment with malformed parts"),
-        asks_only=True,
         absent=only(STANDARD, "the dialect of Cronos has them in its header"),
     )(_posts(_INNER)),
-    case("body/odd", *_breaks_parsers("Texts and numbers known to break parsers"), asks_only=True)(
-        _posts(_ODD)
-    ),
+    _case("body/odd", *_breaks_parsers("Texts and numbers known to break parsers"))(_posts(_ODD)),
 ]
