@@ -105,9 +105,6 @@ def _bounded(_: Play, observed: Observed) -> Violation | None:
     return None
 
 
-_BOUND = _bounded
-
-
 @demand(
     "The answer to a receipt with success and without a transfer",
     texts.silent(
@@ -481,5 +478,5 @@ ROWS = [
         "The receipt comes at the fourth look",
         _late_is_found,
     ),
-    _standard("node/hangs", _BOUND, waits_s=10)(_settled(hangs())),
+    _standard("node/hangs", _bounded, waits_s=10)(_settled(hangs())),
 ]

@@ -110,9 +110,6 @@ def _both(play: Play, observed: Uses) -> Found:
     return Violation(demand="two-payments-two-answers", actual=observed.summary)
 
 
-_CHARGED = _not_charged
-
-
 @case("binding/elsewhere", buys_one("A used payment buys nothing at another path"))
 async def _elsewhere(play: Play) -> Uses:
     """Buy, and send the same payment for every other item, the same price first.
@@ -132,7 +129,7 @@ async def _elsewhere(play: Play) -> Uses:
     return await play.distinguished(payment, answers, other)
 
 
-@case("binding/dearer", _not_for_less, _CHARGED)
+@case("binding/dearer", _not_for_less, _not_charged)
 async def _dearer(play: Play) -> Uses:
     """Pay for the dearest item with an unused payment of the cheapest item."""
     drafts = {item.shown: (await play.draft(item), item) for item in play.items}

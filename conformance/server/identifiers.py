@@ -20,8 +20,7 @@ from x402sim.suite.wire import as_json, says
 from x402sim.text.words import counted, often
 
 ID = f"extensions.{PAYMENT_IDENTIFIER}.info.id"
-V2_ONLY = {Dialect.V1: "extensions are of version 2"}
-_case = partial(case, absent=V2_ONLY)
+_case = partial(case, absent={Dialect.V1: "extensions are of version 2"})
 RETRYABLE = (202, 409, 423, 425, 429)
 
 
@@ -219,9 +218,8 @@ def _is_400(_: Play, observed: Named) -> Found:
     )
 
 
-_NOTHING = _buys_nothing
 _OTHER = [
-    _NOTHING,
+    _buys_nothing,
     _is_409,
     _is_not_charged,
 ]
@@ -285,5 +283,5 @@ ROWS = [
             "payer": _of_another_payer,
         }.items()
     ),
-    _case("identifier/unsigned", _NOTHING)(_another(_unsigned)),
+    _case("identifier/unsigned", _buys_nothing)(_another(_unsigned)),
 ]

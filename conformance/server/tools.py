@@ -19,8 +19,7 @@ from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, Violation
 from x402sim.suite.wire import as_json, says
 
-ONLY_TOOLS = only([Dialect.MCP], "only a tool has results")
-_case = partial(case, absent=ONLY_TOOLS)
+_case = partial(case, absent=only([Dialect.MCP], "only a tool has results"))
 NO = {"success": False, "errorReason": "insufficient_funds", "transaction": "", "network": ""}
 DRAFT = "org.x402/payment"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
