@@ -8,14 +8,7 @@ from typing import Any
 from x402sim.protocol import x402
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
-from x402sim.suite.payer.case import (
-    Violation,
-    case,
-    demand,
-    gets_what_it_paid,
-    one_price,
-    only,
-)
+from x402sim.suite.payer.case import Violation, case, demand, gets_what_it_paid, one_price, only
 from x402sim.suite.payer.play import Purchase
 from x402sim.suite.payer.shop import Shop, Story, Strike
 from x402sim.suite.wire import How, Reply, Request, as_json

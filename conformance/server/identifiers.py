@@ -218,11 +218,7 @@ def _is_400(_: Play, observed: Named) -> Found:
     )
 
 
-_OTHER = [
-    _buys_nothing,
-    _is_409,
-    _is_not_charged,
-]
+_OTHER = [_buys_nothing, _is_409, _is_not_charged]
 
 
 @_case("identifier/again", _is_kept, _receipt_is_kept)

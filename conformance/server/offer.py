@@ -121,10 +121,7 @@ def _same(play: Play, answer: Answer) -> Found:
         "or in the body only, header or body is wrong",
     ),
     suffix="same",
-    absent={
-        Dialect.V1: "its offer is the body",
-        Dialect.MCP: "server/tool/offer-both demands it",
-    },
+    absent={Dialect.V1: "its offer is the body", Dialect.MCP: "server/tool/offer-both demands it"},
 )
 def _same_in_body(play: Play, answer: Answer) -> Found:
     """Find an offer of the body that the header lacks; for version 1, `_same` looks."""

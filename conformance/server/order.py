@@ -249,10 +249,7 @@ def _as_declared(play: Play, observed: Trade) -> Found:
     )
 
 
-_REFUSAL = [
-    _reason,
-    _receipt,
-]
+_REFUSAL = [_reason, _receipt]
 
 
 @case(
