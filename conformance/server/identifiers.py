@@ -218,9 +218,6 @@ def _is_400(_: Play, observed: Named) -> Found:
     )
 
 
-_OTHER = [_buys_nothing, _is_409, _is_not_charged]
-
-
 @_case("identifier/again", _is_kept, _receipt_is_kept)
 async def _again(play: Play) -> Named:
     """Buy, and send the same payment again when the facilitator refuses the payment."""
@@ -273,7 +270,7 @@ async def _unnamed(play: Play) -> Named:
 
 ROWS = [
     *(
-        _case(f"identifier/{slug}", *_OTHER)(_another(change))
+        _case(f"identifier/{slug}", _buys_nothing, _is_409, _is_not_charged)(_another(change))
         for slug, change in {
             "other": lambda _, __, new: new,
             "payer": _of_another_payer,

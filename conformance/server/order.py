@@ -249,9 +249,6 @@ def _as_declared(play: Play, observed: Trade) -> Found:
     )
 
 
-_REFUSAL = [_reason, _receipt]
-
-
 @case(
     "order/handler-fails",
     _not_charged,
@@ -329,7 +326,7 @@ ROWS = [
         case(
             f"order/{slug}",
             *of_no_settlement(what[0].upper() + what[1:]),
-            *(_REFUSAL if slug == "refused" else []),
+            *([_reason, _receipt] if slug == "refused" else []),
         )(with_facilitator(_always(SETTLE, do)))
         for slug, (what, do) in _SETTLE_NO.items()
     ),
