@@ -151,6 +151,15 @@ def _receipt_comes(after: int) -> Twist:
 # --- transactions that are not mined ---------------------------------------------------------
 
 
+@demand(
+    "A transaction not yet mined is called pending, with the hash",
+    texts.ours(
+        texts.TRANSACTION,
+        because="what was sent can be mined until its window ends; told as a failure it is "
+        "paid twice (x402-foundation/x402#1062, #3083, #3214)",
+    ),
+    suffix="pending",
+)
 def _pending_is_said(_: Play, observed: Observed) -> Violation | None:
     answer = observed.all_answers[0]
     if not answer.status:
@@ -164,18 +173,6 @@ def _pending_is_said(_: Play, observed: Observed) -> Violation | None:
         actual=f"settle: {answer.how}",
         demand="unmined-is-pending",
     )
-
-
-def _says_pending(title: str) -> Demand:
-    return demand(
-        title,
-        texts.ours(
-            texts.TRANSACTION,
-            because="what was sent can be mined until its window ends; told as a failure it is "
-            "paid twice (x402-foundation/x402#1062, #3083, #3214)",
-        ),
-        suffix="pending",
-    )(_pending_is_said)
 
 
 async def _sent(play: Play, draft: Draft) -> asyncio.Task[Answer]:
@@ -323,7 +320,7 @@ async def _dear(play: Play) -> str:
     success_is_this_transfer(
         "A transaction not yet mined is no success, and no failure without a hash"
     ),
-    _says_pending("A transaction not yet mined is called pending, with the hash"),
+    _pending_is_said,
     wastes_no_gas(
         "A pending payment, sent again, makes no second transaction",
         "a server asks once more for what is pending: another transaction can only revert",

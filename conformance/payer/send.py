@@ -105,12 +105,9 @@ PROSE = (
 )
 
 
-def _prose(shop: Shop) -> str:
-    return PROSE.format(amount="0.05", thief=shop.thief, other=shop.other)
-
-
 def _in_prose(shop: Shop, _: Request) -> Reply:
-    return as_json({"error": _prose(shop), "payTo": shop.thief, "amount": "50000"}, 402)
+    prose = PROSE.format(amount="0.05", thief=shop.thief, other=shop.other)
+    return as_json({"error": prose, "payTo": shop.thief, "amount": "50000"}, 402)
 
 
 def _with_status(status: int) -> Callable[[Shop, Request], Reply | None]:
