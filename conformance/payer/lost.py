@@ -7,6 +7,7 @@ payer that repeats the authorization is served for one price; a payer that signs
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from x402sim.suite import texts
 from x402sim.suite.dialect import BY_PERMIT2, Dialect
@@ -63,8 +64,12 @@ def _receipt(shop: Shop, right: Reply, text: str | None) -> Reply:
     return replace(right, headers=headers if text is None else {**headers, name: text})
 
 
-def _lost(_: Shop, right: Reply) -> Reply:
-    return replace(right, how=How.LOST)
+def _with(**changes: Any) -> Callable[[Shop, Reply], Reply]:
+    return lambda _, right: replace(right, **changes)
+
+
+_lost, _cut = _with(how=How.LOST), _with(how=How.CUT)
+_slow, _empty = _with(after_s=SLOW_S), _with(body=b"")
 
 
 def _error(_: Shop, __: Reply) -> Reply:
@@ -98,18 +103,6 @@ def _unsure(shop: Shop, _: Reply) -> Reply:
     return _receipt(shop, shop.ask(reason), in_base64(said))
 
 
-def _slow(_: Shop, right: Reply) -> Reply:
-    return replace(right, after_s=SLOW_S)
-
-
-def _cut(_: Shop, right: Reply) -> Reply:
-    return replace(right, how=How.CUT)
-
-
-def _empty(_: Shop, right: Reply) -> Reply:
-    return replace(right, body=b"")
-
-
 def _no_goods(shop: Shop, right: Reply) -> Reply:
     """Return an error in place of the goods, with status 200."""
     if shop.flow is not Dialect.MCP:
@@ -130,9 +123,8 @@ def _unreadable_receipt(shop: Shop, right: Reply) -> Reply:
     return _receipt(shop, right, "%%%")
 
 
-def _only_progress(_: Shop, right: Reply) -> Reply:
-    """Leave the result out of a stream, so that only the progress message stays."""
-    return replace(right, body=PROGRESS, headers=EVENTS)
+_only_progress = _with(body=PROGRESS, headers=EVENTS)
+"""Leaves the result out of a stream, so that only the progress message stays."""
 
 
 _BROKEN = [
