@@ -245,7 +245,17 @@ def _unsettled(play: Play, observed: Tried) -> Violation | None:
     return _refused(play, replace(observed, verified=observed.settled))
 
 
-def _without_gas(_: Play, observed: Tried) -> Violation | None:
+refused = _of_each(_refused)
+"""Tests that no answer says valid or success, and that nothing moved."""
+unsettled = _of_each(_unsettled)
+"""Tests the same; in the dialect of Cronos, of settle only, since its verify is documented to look
+neither at the chain nor at the time.
+"""
+
+
+@_of_each
+def costs_no_gas(_: Play, observed: Tried) -> Violation | None:
+    """Tell whether the relayer sent a transaction."""
     if not observed.money.sent or observed.money.moved:  # a transfer is worse than a waste
         return None
     wei = observed.money.gas_wei
@@ -257,23 +267,13 @@ def _without_gas(_: Play, observed: Tried) -> Violation | None:
     )
 
 
-def _answered(_: Play, observed: Tried) -> Violation | None:
+@_of_each
+def answered(_: Play, observed: Tried) -> Violation | None:
+    """Tell whether both requests were answered: no 5xx, and no silence."""
     for name, answer in (("verify", observed.verified), ("settle", observed.settled)):
         if fault := no_server_error(answer, name):
             return fault
     return None
-
-
-refused = _of_each(_refused)
-"""Tests that no answer says valid or success, and that nothing moved."""
-unsettled = _of_each(_unsettled)
-"""Tests the same; in the dialect of Cronos, of settle only, since its verify is documented to look
-neither at the chain nor at the time.
-"""
-costs_no_gas = _of_each(_without_gas)
-"""Tests that the relayer sent no transaction."""
-answered = _of_each(_answered)
-"""Tests that both requests are answered: no 5xx, and no silence."""
 
 
 def no_server_error(answer: Answer, name: str = "") -> Violation | None:
@@ -337,16 +337,19 @@ def refuses(
     return pays(path, *demands, changes=changes, **more)
 
 
-def _is_paid(_: Play, observed: Tried) -> Violation | None:
+@_of_each
+def is_paid(_: Play, observed: Tried) -> Violation | None:
+    """Tell whether verify said valid, and the payment settled once."""
     if not observed.verified.is_valid:
         return Violation(demand="good-is-valid", actual=f"verify: {observed.verified.how}")
     return is_settled(observed.money, observed.draft, observed.settled)
 
 
-def _agrees(_: Play, observed: Tried) -> Violation | None:
+@_of_each
+def agrees(_: Play, observed: Tried) -> Violation | None:
+    """Tell whether verify, settle and the chain agree; both valid and invalid are legal."""
     if observed.verified.is_valid:
-        fault = is_settled(observed.money, observed.draft, observed.settled)
-        if fault is not None:
+        if fault := is_settled(observed.money, observed.draft, observed.settled):
             return Violation(
                 demand="valid-settles",
                 actual=f"verify: {observed.verified.how}; settle: {fault.actual}",
@@ -360,12 +363,6 @@ def _agrees(_: Play, observed: Tried) -> Violation | None:
             demand=observed.verified.demand_on_settle or "invalid-does-not-settle",
         )
     return None
-
-
-is_paid = _of_each(_is_paid)
-"""Tests that verify said valid, and that the payment settled once."""
-agrees = _of_each(_agrees)
-"""Tests that verify, settle and the chain agree; both valid and invalid are legal."""
 
 
 def as_observed(_: Play, observed: Tried | Sequence[Tried]) -> str:
