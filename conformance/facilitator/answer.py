@@ -11,14 +11,7 @@ from x402sim.protocol import x402
 from x402sim.protocol.networks import is_hash
 from x402sim.suite import texts
 from x402sim.suite.dialect import BY_PERMIT2, Dialect
-from x402sim.suite.facilitator.case import (
-    Demand,
-    case,
-    is_paid,
-    is_settled,
-    only,
-    pays,
-)
+from x402sim.suite.facilitator.case import case, demand, is_paid, is_settled, only, pays
 from x402sim.suite.facilitator.payment import STANDARD, Answer
 from x402sim.suite.facilitator.play import Play, Tried
 from x402sim.suite.facilitator.room import Money
@@ -27,13 +20,13 @@ from x402sim.suite.verdict import Violation
 _ONLY_STANDARD = "its answers have another form"
 
 
-def _network(play: Play) -> str:
-    return x402.network_name(play.dialect.version, play.room.network)
-
-
+@demand(
+    "A settlement names the network, in the version's words, and the transaction",
+    texts.explicit(texts.SETTLED_NETWORK, texts.SETTLED_NETWORK_V1, texts.TRANSACTION),
+)
 def _settled_form(play: Play, observed: Tried) -> Violation | None:
     fields = observed.settled.fields
-    wanted = _network(play)
+    wanted = x402.network_name(play.dialect.version, play.room.network)
     if fields.get("network") != wanted:
         return Violation(demand="names-network", actual=f"not {wanted}: {observed.settled.how}")
     if not is_hash(fields.get("transaction"), wanted):
@@ -51,6 +44,11 @@ def _payer(answer: Answer, observed: Tried, *, is_required: bool) -> Violation |
     return Violation(demand="names-payer", actual=f"not {mine}: {answer.how}")
 
 
+@demand(
+    "The answer names the right payer, in version 1 at every settlement",
+    texts.explicit(texts.PAYER_V1),
+    suffix="payer",
+)
 def _names_payer(play: Play, observed: Tried) -> Violation | None:
     return _payer(observed.verified, observed, is_required=False) or _payer(
         observed.settled, observed, is_required=play.dialect is Dialect.V1
@@ -103,6 +101,7 @@ words are true of every fault. By Permit2 the words are those of the public libr
 GENERAL = ("invalid_payload", _STATE, "unexpected_verify_error", "unexpected_settle_error")
 
 
+@demand("A refusal of verify says isValid false", texts.explicit(texts.IS_VALID))
 def _invalid_form(_: Play, observed: Sequence[Tried]) -> Violation | None:
     for each in observed:
         answer = each.verified
@@ -113,6 +112,11 @@ def _invalid_form(_: Play, observed: Sequence[Tried]) -> Violation | None:
     return None
 
 
+@demand(
+    "A refusal of settle has success, transaction and network",
+    texts.explicit(texts.SUCCESS_FIELD, texts.TRANSACTION, texts.SETTLED_NETWORK),
+    suffix="settle",
+)
 def _failed_form(play: Play, observed: Sequence[Tried]) -> Violation | None:
     for each in observed:
         answer, fields = each.settled, each.settled.fields
@@ -127,6 +131,15 @@ def _failed_form(play: Play, observed: Sequence[Tried]) -> Violation | None:
     return None
 
 
+@demand(
+    "A refusal has a reason",
+    texts.ours(
+        texts.INVALID_REASON,
+        texts.ERROR_REASON,
+        because="without one, a payer signs again, and pays twice (F#3325)",
+    ),
+    suffix="reason",
+)
 def _has_reasons(_: Play, observed: Sequence[Tried]) -> Violation | None:
     for each in observed:
         for name, answer in (("verify", each.verified), ("settle", each.settled)):
@@ -137,6 +150,13 @@ def _has_reasons(_: Play, observed: Sequence[Tried]) -> Violation | None:
     return None
 
 
+@demand(
+    "Reasons are words of section 9, with the meaning of section 9",
+    texts.ours(
+        texts.CODES, because="they help clients understand why a payment failed, if they know them"
+    ),
+    suffix="words",
+)
 def _words(play: Play, observed: Sequence[Tried]) -> Violation | None:
     own: dict[str, None] = {}
     known = BY_PERMIT2_WORDS if play.dialect in BY_PERMIT2 else WORDS
@@ -149,6 +169,14 @@ def _words(play: Play, observed: Sequence[Tried]) -> Violation | None:
     return Violation(demand="standard-reasons", actual="; ".join(own))
 
 
+@demand(
+    "The HTTP status of a refusal",
+    texts.silent(
+        why="no text says it; the public Python client takes any but 200 for a failure "
+        "of the facilitator, and loses the reason"
+    ),
+    suffix="status",
+)
 def _status(_: Play, observed: Sequence[Tried]) -> str:
     found = {
         f"{name} {answer.status}"
@@ -167,6 +195,10 @@ class Verified:
     settled: Tried
 
 
+@demand(
+    "Verifying has no effect, however often, and the payment settles afterwards",
+    texts.explicit(texts.VERIFIES_ONLY),
+)
 def _without_effect(_: Play, observed: Verified) -> Violation | None:
     if observed.money.moved or observed.money.sent:
         return Violation(
@@ -183,45 +215,11 @@ def _without_effect(_: Play, observed: Verified) -> Violation | None:
 
 @case(
     "answer/refused",
-    Demand(
-        title="A refusal of verify says isValid false",
-        ground=texts.explicit(texts.IS_VALID),
-        test=_invalid_form,
-    ),
-    Demand(
-        title="A refusal of settle has success, transaction and network",
-        ground=texts.explicit(texts.SUCCESS_FIELD, texts.TRANSACTION, texts.SETTLED_NETWORK),
-        test=_failed_form,
-        suffix="settle",
-    ),
-    Demand(
-        title="A refusal has a reason",
-        ground=texts.ours(
-            texts.INVALID_REASON,
-            texts.ERROR_REASON,
-            because="without one, a payer signs again, and pays twice (F#3325)",
-        ),
-        test=_has_reasons,
-        suffix="reason",
-    ),
-    Demand(
-        title="Reasons are words of section 9, with the meaning of section 9",
-        ground=texts.ours(
-            texts.CODES,
-            because="they help clients understand why a payment failed, if they know them",
-        ),
-        test=_words,
-        suffix="words",
-    ),
-    Demand(
-        title="The HTTP status of a refusal",
-        ground=texts.silent(
-            why="no text says it; the public Python client takes any but 200 for a failure "
-            "of the facilitator, and loses the reason"
-        ),
-        test=_status,
-        suffix="status",
-    ),
+    _invalid_form,
+    _failed_form,
+    _has_reasons,
+    _words,
+    _status,
     absent=only(STANDARD, _ONLY_STANDARD),
 )
 async def _wrong(play: Play) -> list[Tried]:
@@ -265,14 +263,7 @@ async def _wrong(play: Play) -> list[Tried]:
     return [await play.tried(draft, about) for about, draft in wrong.items()]
 
 
-@case(
-    "answer/verify-only",
-    Demand(
-        title="Verifying has no effect, however often, and the payment settles afterwards",
-        ground=texts.explicit(texts.VERIFIES_ONLY),
-        test=_without_effect,
-    ),
-)
+@case("answer/verify-only", _without_effect)
 async def _verified(play: Play) -> Verified:
     draft = await play.draft()
     answers = [await play.verify(draft) for _ in range(3)]
@@ -282,14 +273,12 @@ async def _verified(play: Play) -> Verified:
 
 @case(
     "answer/json",
-    Demand(
-        title="JSON in another order, with spaces and escapes, is the same payment",
-        ground=texts.derived(
-            texts.EXECUTES,
-            so="it is the same JSON (RFC 8259), and every field of it is right",
+    demand(
+        "JSON in another order, with spaces and escapes, is the same payment",
+        texts.derived(
+            texts.EXECUTES, so="it is the same JSON (RFC 8259), and every field of it is right"
         ),
-        test=is_paid,
-    ),
+    )(is_paid),
 )
 async def _written_otherwise(play: Play) -> Tried:
     """Settle a payment whose JSON has another order of keys, spaces and escapes."""
@@ -312,19 +301,8 @@ async def _written_otherwise(play: Play) -> Tried:
 ROWS = [
     pays(
         "answer/settled",
-        Demand(
-            title="A settlement names the network, in the version's words, and the transaction",
-            ground=texts.explicit(
-                texts.SETTLED_NETWORK, texts.SETTLED_NETWORK_V1, texts.TRANSACTION
-            ),
-            test=_settled_form,
-        ),
-        Demand(
-            title="The answer names the right payer, in version 1 at every settlement",
-            ground=texts.explicit(texts.PAYER_V1),
-            test=_names_payer,
-            suffix="payer",
-        ),
+        _settled_form,
+        _names_payer,
         changes=lambda draft: draft,
         absent=only(STANDARD, _ONLY_STANDARD),
     ),

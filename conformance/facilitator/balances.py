@@ -11,7 +11,15 @@ from x402sim.protocol.permit2_payments import SPONSORED_PERMIT
 from x402sim.spec.ground import Sentence
 from x402sim.suite import texts
 from x402sim.suite.dialect import BY_PERMIT2
-from x402sim.suite.facilitator.case import Demand, FacilitatorRow, case, is_settled, only
+from x402sim.suite.facilitator.case import (
+    Demand,
+    FacilitatorRow,
+    case,
+    demand,
+    is_settled,
+    only,
+    told,
+)
 from x402sim.suite.facilitator.payment import PRICE_BASE, Draft
 from x402sim.suite.facilitator.play import Observed, Play
 from x402sim.suite.facilitator.room import ROUGH
@@ -49,19 +57,18 @@ _UNPAYABLE = (
 def _refused(title: str, *sentences: Sentence) -> list[Demand]:
     ground = texts.explicit(*(sentences or (texts.BALANCE, texts.SUFFICIENT)))
     return [
-        Demand(title=f"{title} is not settled", ground=ground, test=must_not_settle),
-        Demand(title=f"{title} is not valid", ground=ground, test=is_not_valid, suffix="verify"),
+        demand(f"{title} is not settled", ground)(must_not_settle),
+        demand(f"{title} is not valid", ground, suffix="verify")(is_not_valid),
         sends_nothing(f"{title} costs no gas", _UNPAYABLE),
-        Demand(
-            title=f"{title} is answered with a verdict, not a 5xx",
-            ground=texts.derived(
+        demand(
+            f"{title} is answered with a verdict, not a 5xx",
+            texts.derived(
                 *(sentences or (texts.BALANCE,)),
                 texts.CODES,
                 so="there are words for it: insufficient_funds, permit2_allowance_required",
             ),
-            test=no_server_errors,
             suffix="answer",
-        ),
+        )(no_server_errors),
     ]
 
 
@@ -112,11 +119,10 @@ async def _forged_permit(play: Play) -> Observed:
 
 @case(
     "balance/sponsored",
-    Demand(
-        title="A payment with the payer's permit for Permit2 settles without an allowance",
-        ground=texts.explicit(texts.SPONSORED),
-        test=_settles,
-    ),
+    demand(
+        "A payment with the payer's permit for Permit2 settles without an allowance",
+        texts.explicit(texts.SPONSORED),
+    )(_settles),
     absent=_ALLOWS,
 )
 async def _sponsored(play: Play) -> Observed:
@@ -127,11 +133,10 @@ async def _sponsored(play: Play) -> Observed:
 
 @case(
     "balance/sponsored",
-    Demand(
-        title="A payment settles although a stranger has used its permit for Permit2 before",
-        ground=texts.explicit(texts.DIRECT),
-        test=_settles,
-    ),
+    demand(
+        "A payment settles although a stranger has used its permit for Permit2 before",
+        texts.explicit(texts.DIRECT),
+    )(_settles),
     variant="used-before",
     absent=_ALLOWS,
 )
@@ -155,15 +160,14 @@ def _gone_between(
 
     return case(
         "balance/gone-between",
-        Demand(
-            title=f"{title} is not settled",
-            ground=texts.derived(
+        demand(
+            f"{title} is not settled",
+            texts.derived(
                 texts.SUCCESS_FIELD,
                 texts.TRANSFER_IS_CORRECT,
                 so="nothing moved, so nothing was settled",
             ),
-            test=must_not_settle,
-        ),
+        )(must_not_settle),
         wastes_no_gas(
             f"{title} costs no gas",
             "what was valid once may not be any more: a look just before sending is free (SR7)",
@@ -194,13 +198,12 @@ def _gone_in_the_pool(
 
 @case(
     "balance/back",
-    Demand(
-        title="A payment refused for lack of money comes again with money",
-        ground=texts.silent(
-            texts.BALANCE,
-            why="whether a refusal is final is not said; the authorization is unused",
+    demand(
+        "A payment refused for lack of money comes again with money",
+        texts.silent(
+            texts.BALANCE, why="whether a refusal is final is not said; the authorization is unused"
         ),
-    ),
+    )(told),
 )
 async def _back(play: Play) -> str:
     draft = await play.draft(await play.room.payer(0))

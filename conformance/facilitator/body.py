@@ -7,12 +7,13 @@ from functools import partial
 from typing import Any
 
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import NEXT, Demand, case, no_server_error, only
+from x402sim.suite.facilitator.case import NEXT, Demand, case, demand, no_server_error, only
 from x402sim.suite.facilitator.payment import STANDARD, Answer, Draft
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.verdict import Violation
 
 DEEP = 100_000
+_case = partial(case, asks_only=True)
 Made = Callable[[Draft], bytes]
 
 
@@ -22,10 +23,6 @@ class Sent:
 
     about: str
     answers: tuple[Answer, Answer]
-
-
-def _with(draft: Draft, part: str, value: Any) -> bytes:
-    return json.dumps({**json.loads(draft.content), part: value}).encode()
 
 
 def _without(draft: Draft, part: str) -> bytes:
@@ -76,7 +73,7 @@ _VALUES: dict[str, Any] = {
 
 def _part(draft: Draft, which: str, value: Any) -> bytes:
     part = _payment(draft) if which == "payment" else "paymentRequirements"
-    return _with(draft, part, value)
+    return json.dumps({**json.loads(draft.content), part: value}).encode()
 
 
 _PARTS: dict[str, Made] = {
@@ -176,43 +173,39 @@ def _breaks_parsers(
 ) -> list[Demand]:
     """Return a demand that no text states; a good payment afterwards is a MUST."""
     return [
-        Demand(
-            title=f"{what}: no 5xx",
-            ground=texts.ours(
+        demand(
+            f"{what}: no 5xx",
+            texts.ours(
                 texts.SERVER_ERROR,
                 because="who is told of a server's error asks again; but many frameworks answer so "
                 "where their parser ends",
             ),
-            test=test,
-        )
+        )(test)
     ]
 
 
 def _demands(what: str) -> list[Demand]:
     return [
-        Demand(
-            title=f"{what}: no 5xx",
-            ground=texts.derived(
+        demand(
+            f"{what}: no 5xx",
+            texts.derived(
                 texts.INVALID_REQUEST,
                 texts.SERVER_ERROR,
                 so="the text keeps the two apart: who asks wrongly is told so, and who is told of "
                 "a server's error asks again (x402-foundation/x402#3015)",
             ),
-            test=_no_error,
-        ),
-        Demand(
-            title=f"{what}: neither valid nor settled",
-            ground=texts.explicit(texts.INVALID_PAYLOAD, texts.INVALID_REQUIREMENTS),
-            test=_no_success,
+        )(_no_error),
+        demand(
+            f"{what}: neither valid nor settled",
+            texts.explicit(texts.INVALID_PAYLOAD, texts.INVALID_REQUIREMENTS),
             suffix="refused",
-        ),
+        )(_no_success),
     ]
 
 
-@case(
+@_case(
     "body/deep",
     *_breaks_parsers("JSON of 100,000 levels"),
-    asks_only=True,
     after=replace(
         NEXT,
         ground=texts.ours(
@@ -242,13 +235,13 @@ async def _deep(play: Play) -> list[Sent]:
     return found
 
 
-@case("body/large", *_breaks_parsers("A body of 4 MB", _answers_or_closes), asks_only=True)
+@_case("body/large", *_breaks_parsers("A body of 4 MB", _answers_or_closes))
 async def _large(play: Play) -> list[Sent]:
     body = (await play.draft()).with_value("requirements.description", "x" * (4 << 20)).content
     return [await _sent(play, "a body of 4 MB", body)]
 
 
-@case("body/type", *_breaks_parsers("A body of another type"), asks_only=True)
+@_case("body/type", *_breaks_parsers("A body of another type"))
 async def _types(play: Play) -> list[Sent]:
     found = []
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
@@ -259,18 +252,13 @@ async def _types(play: Play) -> list[Sent]:
 
 
 ROWS = [
-    case("body/no-json", *_demands("A body without valid JSON"), asks_only=True)(_posts(_NO_JSON)),
-    case("body/no-object", *_demands("JSON other than a request"), asks_only=True)(
-        _posts(_NO_OBJECT)
-    ),
-    case("body/parts", *_demands("A request with malformed parts"), asks_only=True)(_posts(_PARTS)),
-    case(
+    _case("body/no-json", *_demands("A body without valid JSON"))(_posts(_NO_JSON)),
+    _case("body/no-object", *_demands("JSON other than a request"))(_posts(_NO_OBJECT)),
+    _case("body/parts", *_demands("A request with malformed parts"))(_posts(_PARTS)),
+    _case(
         "body/inner",
         *_demands("A payment with malformed parts"),
-        asks_only=True,
         absent=only(STANDARD, "the dialect of Cronos has them in its header"),
     )(_posts(_INNER)),
-    case("body/odd", *_breaks_parsers("Texts and numbers known to break parsers"), asks_only=True)(
-        _posts(_ODD)
-    ),
+    _case("body/odd", *_breaks_parsers("Texts and numbers known to break parsers"))(_posts(_ODD)),
 ]

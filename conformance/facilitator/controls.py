@@ -1,16 +1,15 @@
 """Controls: a good payment. A facilitator that does not settle a good payment is not judged."""
 
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, is_paid, pays
+from x402sim.suite.facilitator.case import demand, is_paid, pays
 
 ROWS = [
     pays(
         "control/settles",
-        Demand(
-            title="A good payment is valid, and settles by a single transfer, with the right hash",
-            ground=texts.explicit(texts.EXECUTES, texts.TRANSFER_IS_CORRECT),
-            test=is_paid,
-        ),
+        demand(
+            "A good payment is valid, and settles by a single transfer, with the right hash",
+            texts.explicit(texts.EXECUTES, texts.TRANSFER_IS_CORRECT),
+        )(is_paid),
         changes=lambda draft: draft,
         is_control=True,
     ),

@@ -13,9 +13,9 @@ from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.case import (
     Change,
-    Demand,
     agreed,
     case,
+    demand,
     is_paid,
     left_open,
     only,
@@ -97,6 +97,10 @@ async def _parts(play: Play) -> list[Tried]:
     return found
 
 
+@demand(
+    "A part of the signed maximum settles: what was used, or nothing",
+    texts.explicit(texts.PART, texts.UPTO_TRANSFER, texts.NOTHING_USED, texts.AMOUNT_TOLD),
+)
 def _is_used_up_to(_: Play, observed: Sequence[Tried]) -> Violation | None:
     for each in observed:
         used, answer = int(each.draft.get("requirements.amount")), each.settled
@@ -155,23 +159,16 @@ ROWS = [
     ),
     case(
         "fields/amount-more",
-        Demand(
-            title="A maximum of 1 base unit more than required is not valid",
-            ground=texts.explicit(texts.UPTO_AMOUNT),
-            test=is_not_valid,
-        ),
+        demand(
+            "A maximum of 1 base unit more than required is not valid",
+            texts.explicit(texts.UPTO_AMOUNT),
+        )(is_not_valid),
         variant="verified-alone",
         absent=only([Dialect.UPTO], "verify and settle have the same amount"),
     )(_verified_for_less),
     case(
         "fields/part",
-        Demand(
-            title="A part of the signed maximum settles: what was used, or nothing",
-            ground=texts.explicit(
-                texts.PART, texts.UPTO_TRANSFER, texts.NOTHING_USED, texts.AMOUNT_TOLD
-            ),
-            test=_is_used_up_to,
-        ),
+        _is_used_up_to,
         absent=only([Dialect.UPTO], "only `upto` settles a part of the signed amount"),
     )(_parts),
     pays(
@@ -192,15 +189,14 @@ ROWS = [
     ),
     pays(
         "fields/amount-zero",
-        Demand(
-            title="A payment of nothing is refused, though nothing is required",
-            ground=texts.ours(
+        demand(
+            "A payment of nothing is refused, though nothing is required",
+            texts.ours(
                 texts.SAFETY,
                 because="it is worth nothing, anybody can sign it without a token, and the "
                 "relayer pays for each (SR5); but it is what was asked for",
             ),
-            test=refused,
-        ),
+        )(refused),
         changes=lambda draft: draft.demanding("amount", "0").signed(value=0),
         absent={
             Dialect.CRONOS: "what the public facilitator of Cronos does is not documented",
@@ -361,14 +357,13 @@ ROWS = [
     ),
     pays(
         "fields/unknown",
-        Demand(
-            title="Unknown fields do not stop a payment",
-            ground=texts.ours(
+        demand(
+            "Unknown fields do not stop a payment",
+            texts.ours(
                 because="a later version of a client adds one, and every payment of it would "
                 "be refused"
             ),
-            test=is_paid,
-        ),
+        )(is_paid),
         changes={
             "in the request": put("body.trace", "a1"),
             "in the payment": put("payment.trace", "a1"),
@@ -377,13 +372,10 @@ ROWS = [
     ),
     pays(
         "fields/extension",
-        Demand(
-            title="An unknown extension does not stop a payment",
-            ground=texts.ours(
-                because="payers echo whatever a shop offers, as the text demands of them"
-            ),
-            test=is_paid,
-        ),
+        demand(
+            "An unknown extension does not stop a payment",
+            texts.ours(because="payers echo whatever a shop offers, as the text demands of them"),
+        )(is_paid),
         changes={
             "with an extension": put(
                 "payment.extensions", {"new-thing": {"info": {"a": 1}, "schema": {}}}
@@ -404,15 +396,14 @@ ROWS = [
     ),
     pays(
         "fields/description-long",
-        Demand(
-            title="A good payment settles for goods described in two thousand characters",
-            ground=texts.ours(
+        demand(
+            "A good payment settles for goods described in two thousand characters",
+            texts.ours(
                 texts.DESCRIBED,
                 because="a hosted facilitator refuses more than 500, and its shops lose sales "
                 "for a word too many (x402-foundation/x402#2832)",
             ),
-            test=is_paid,
-        ),
+        )(is_paid),
         changes=_described,
     ),
 ]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
-from x402sim.suite.facilitator.case import Demand, case, only
+from x402sim.suite.facilitator.case import case, demand, only
 from x402sim.suite.facilitator.play import Observed, Play
 from x402sim.suite.facilitator.room import ROUGH, ChainRoomKind
 from x402sim.suite.facilitator.truth import (
@@ -36,6 +36,15 @@ async def _eight(play: Play) -> Observed:
     return await _at_once(play, 8)
 
 
+@demand(
+    "Good payments settle after a reverted payment",
+    texts.derived(
+        texts.EXECUTES,
+        so="they are valid, and nothing is wrong any more: a transaction that reverted "
+        "is mined, and stands in nobody's way",
+    ),
+    suffix="all",
+)
 def _late_ones(play: Play, observed: Observed) -> Violation | None:
     last = Observed(pairs=observed.pairs[-AFTER:], money=observed.money)
     return _settles_in_turn(play, last)
@@ -52,12 +61,11 @@ def _settles_in_turn(play: Play, observed: Observed) -> Violation | None:
 @case(
     "many/sixty",
     success_is_this_transfer("Sixty settlements at once: the answers are true"),
-    Demand(
-        title="Sixty good payments at once are settled",
-        ground=texts.ours(texts.EXECUTES, because=COLLIDES),
-        test=everything_settles,
+    demand(
+        "Sixty good payments at once are settled",
+        texts.ours(texts.EXECUTES, because=COLLIDES),
         suffix="all",
-    ),
+    )(everything_settles),
     kind=ROUGH,
     absent=only(
         [Dialect.V2],
@@ -71,16 +79,7 @@ async def _sixty(play: Play) -> Observed:
 @case(
     "many/one-reverts",
     success_is_this_transfer("A transaction of several reverts: the answers are true"),
-    Demand(
-        title="Good payments settle after a reverted payment",
-        ground=texts.derived(
-            texts.EXECUTES,
-            so="they are valid, and nothing is wrong any more: a transaction that reverted "
-            "is mined, and stands in nobody's way",
-        ),
-        test=_late_ones,
-        suffix="all",
-    ),
+    _late_ones,
     kind=ROUGH,
 )
 async def _one_reverts(play: Play) -> Observed:
@@ -100,15 +99,14 @@ async def _one_reverts(play: Play) -> Observed:
 
 @case(
     "many/after-refusals",
-    Demand(
-        title="Good payments settle after six refused payments",
-        ground=texts.derived(
+    demand(
+        "Good payments settle after six refused payments",
+        texts.derived(
             texts.EXECUTES,
             so="they are valid; what was refused before is not theirs. A nonce that was "
             "reserved for a refusal and not given back stops every later one",
         ),
-        test=_settles_in_turn,
-    ),
+    )(_settles_in_turn),
     kind=ROUGH,
 )
 async def _after_refusals(play: Play) -> Observed:
@@ -133,29 +131,27 @@ ROWS = [
     case(
         "many/eight",
         success_is_this_transfer("Eight settlements at once: the answers are true"),
-        Demand(
-            title="Eight good payments at once are settled",
-            ground=texts.derived(
+        demand(
+            "Eight good payments at once are settled",
+            texts.derived(
                 texts.EXECUTES,
                 texts.SUCCESS_FIELD,
                 so="each payment is valid, and none may fail because of another; a busy "
                 "facilitator may answer 429 or 503",
             ),
-            test=everything_settles,
             suffix="all",
-        ),
+        )(everything_settles),
         wastes_no_gas("Eight settlements at once are eight transactions", COLLIDES),
         kind=ROUGH,
     )(_eight),
     case(
         "many/eight-in-a-block",
         success_is_this_transfer("Eight settlements in a block: the answers are true"),
-        Demand(
-            title="Eight good payments in the same block are settled",
-            ground=texts.ours(texts.EXECUTES, because=COLLIDES),
-            test=everything_settles,
+        demand(
+            "Eight good payments in the same block are settled",
+            texts.ours(texts.EXECUTES, because=COLLIDES),
             suffix="all",
-        ),
+        )(everything_settles),
         kind=SLOW,
         waits_s=2,
     )(_eight),

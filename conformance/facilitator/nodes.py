@@ -7,12 +7,13 @@ pending, with its hash.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 from x402sim.chain.base import TxReceipt
 from x402sim.protocol.crypto import Hash, checksum, to_hex
 from x402sim.protocol.raw_transaction import read
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, FacilitatorRow, case, only
+from x402sim.suite.facilitator.case import Demand, FacilitatorRow, case, demand, only, told
 from x402sim.suite.facilitator.node import Call, Go, Twist, fails, hangs, on
 from x402sim.suite.facilitator.payment import STANDARD, STANDARD_REASONS, Answer, Draft
 from x402sim.suite.facilitator.play import LONG_S, Observed, Play
@@ -35,6 +36,7 @@ SAME = "in the dialect of Cronos verify looks at no chain, and the settlement is
 BOUND_S = 60.0
 """The most seconds until an answer while no node answers."""
 
+_standard = partial(case, kind=ROUGH, absent=only(STANDARD, SAME))
 Plays = Callable[[Play], Awaitable[Observed]]
 
 # --- verify ----------------------------------------------------------------------------------
@@ -61,15 +63,14 @@ def _fails_closed(_: Play, observed: Observed) -> Violation | None:
 
 def _closed(title: str) -> list[Demand]:
     return [
-        Demand(
-            title=title,
-            ground=texts.derived(
+        demand(
+            title,
+            texts.derived(
                 texts.BALANCE,
                 texts.SIMULATE,
                 so="what could not be confirmed is not valid; this payer has nothing",
             ),
-            test=_fails_closed,
-        )
+        )(_fails_closed)
     ]
 
 
@@ -90,6 +91,13 @@ def _settled(twist: Twist, patience_s: float = LONG_S) -> Plays:
     return play_it
 
 
+@demand(
+    "The node hangs: an answer comes within a minute all the same",
+    texts.ours(
+        because="the caller has given up by then, and learned nothing, while a payment may be "
+        "made (daydreamsai/facilitator#48)"
+    ),
+)
 def _bounded(_: Play, observed: Observed) -> Violation | None:
     for answer in observed.all_answers:
         if not answer.status or answer.seconds > BOUND_S:
@@ -97,16 +105,14 @@ def _bounded(_: Play, observed: Observed) -> Violation | None:
     return None
 
 
-_BOUND = Demand(
-    title="The node hangs: an answer comes within a minute all the same",
-    ground=texts.ours(
-        because="the caller has given up by then, and learned nothing, while a payment may be "
-        "made (daydreamsai/facilitator#48)"
+@demand(
+    "The answer to a receipt with success and without a transfer",
+    texts.silent(
+        texts.TRANSFER_IS_CORRECT,
+        why="a look at the event is wise (SR4), but nobody sees through a node of his "
+        "own that lies",
     ),
-    test=_bounded,
 )
-
-
 def _said(_: Play, observed: Observed) -> str:
     (answer,) = observed.all_answers
     if answer.succeeded:
@@ -114,6 +120,13 @@ def _said(_: Play, observed: Observed) -> str:
     return "pending" if answer.is_pending else f"not settled: {answer.how}"
 
 
+@demand(
+    "The receipt comes at the fourth look: the payment is settled, or pending",
+    texts.derived(
+        texts.SUCCESS_FIELD, so="a receipt that is not there yet says nothing of the settlement"
+    ),
+    suffix="found",
+)
 def _late_is_found(_: Play, observed: Observed) -> Violation | None:
     answer = observed.all_answers[0]
     if answer.succeeded or (answer.is_pending and answer.transaction):
@@ -135,13 +148,18 @@ def _receipt_comes(after: int) -> Twist:
     return twist
 
 
-async def _late_receipt(play: Play) -> Observed:
-    return await _settled(_receipt_comes(3))(play)
-
-
 # --- transactions that are not mined ---------------------------------------------------------
 
 
+@demand(
+    "A transaction not yet mined is called pending, with the hash",
+    texts.ours(
+        texts.TRANSACTION,
+        because="what was sent can be mined until its window ends; told as a failure it is "
+        "paid twice (x402-foundation/x402#1062, #3083, #3214)",
+    ),
+    suffix="pending",
+)
 def _pending_is_said(_: Play, observed: Observed) -> Violation | None:
     answer = observed.all_answers[0]
     if not answer.status:
@@ -157,19 +175,6 @@ def _pending_is_said(_: Play, observed: Observed) -> Violation | None:
     )
 
 
-def _says_pending(title: str) -> Demand:
-    return Demand(
-        title=title,
-        ground=texts.ours(
-            texts.TRANSACTION,
-            because="what was sent can be mined until its window ends; told as a failure it is "
-            "paid twice (x402-foundation/x402#1062, #3083, #3214)",
-        ),
-        test=_pending_is_said,
-        suffix="pending",
-    )
-
-
 async def _sent(play: Play, draft: Draft) -> asyncio.Task[Answer]:
     """Begin a settlement, and wait for the relayer's transaction."""
     task = asyncio.create_task(play.settle(draft, patience_s=LONG_S))
@@ -178,12 +183,26 @@ async def _sent(play: Play, draft: Draft) -> asyncio.Task[Answer]:
     return task
 
 
+@demand(
+    "A reverted transaction is no success",
+    texts.derived(
+        texts.SUCCESS_FIELD, texts.TRANSFER_IS_CORRECT, so="it is mined, and nothing has moved"
+    ),
+)
 def _reverted_is_no_success(play: Play, observed: Observed) -> Violation | None:
     if not observed.money.reverted:
         raise Inconclusive("no transaction of the relayer reverted")
     return must_not_settle(play, observed)
 
 
+@demand(
+    "The hash in the answer about a reverted transaction",
+    texts.silent(
+        texts.TRANSACTION,
+        why="the hash of a failure is empty, says the text; the public libraries tell "
+        "it, which helps",
+    ),
+)
 def _hash_of_reverted(_: Play, observed: Observed) -> str:
     says = [answer.transaction or "none" for answer in observed.all_answers]
     return f"a transaction that reverted is told with the hash: {', '.join(says)}"
@@ -192,6 +211,10 @@ def _hash_of_reverted(_: Play, observed: Observed) -> str:
 # --- reorganisations -------------------------------------------------------------------------
 
 
+@demand(
+    "The fate of a settlement in an undone block",
+    texts.silent(why="no text names a depth after which it is final"),
+)
 def _undone_observed(_: Play, observed: Observed) -> str:
     (draft, answer) = observed.pairs[0]
     moved = "it is on the chain again" if observed.moved(draft) else "it is not on the chain"
@@ -215,32 +238,16 @@ _502 = Reply(status=502)
 
 
 def _row(slug: str, play: Plays, title: str, *more: Demand, waits_s: float = 0) -> FacilitatorRow:
-    return case(
+    return _standard(
         f"node/{slug}",
         success_is_this_transfer(f"{title}: the answer is true"),
         hash_is_named(f"{title}: the answer has the transaction hash"),
         *more,
-        kind=ROUGH,
-        absent=only(STANDARD, SAME),
         waits_s=waits_s,
     )(play)
 
 
-@case(
-    "node/receipt-lies",
-    Demand(
-        title="The answer to a receipt with success and without a transfer",
-        ground=texts.silent(
-            texts.TRANSFER_IS_CORRECT,
-            why="a look at the event is wise (SR4), but nobody sees through a node of his "
-            "own that lies",
-        ),
-        test=_said,
-    ),
-    kind=ROUGH,
-    absent=only(STANDARD, SAME),
-    waits_s=10,
-)
+@case("node/receipt-lies", _said, kind=ROUGH, absent=only(STANDARD, SAME), waits_s=10)
 async def _receipt_lies(play: Play) -> Observed:
     """Nothing is mined, and the node lies: a receipt without the transfer's event."""
     head = await play.room.chain.block(await play.room.chain.height())
@@ -276,14 +283,12 @@ async def _receipt_lies(play: Play) -> Observed:
     return await play.observe((draft, answer), early=early)
 
 
-@case(
+@_standard(
     "node/dear",
-    Demand(
-        title="The gas price offered if the node reports a million times the usual price",
-        ground=texts.silent(why="no text bounds the price of gas; a node that lies does"),
-    ),
-    kind=ROUGH,
-    absent=only(STANDARD, SAME),
+    demand(
+        "The gas price offered if the node reports a million times the usual price",
+        texts.silent(why="no text bounds the price of gas; a node that lies does"),
+    )(told),
 )
 async def _dear(play: Play) -> str:
     """The node reports a gas price of a million times the usual price."""
@@ -310,18 +315,16 @@ async def _dear(play: Play) -> str:
     return f"{said}; it offered up to {most / 10**18:g} coins for the gas of one settlement"
 
 
-@case(
+@_standard(
     "chain/not-mined",
     success_is_this_transfer(
         "A transaction not yet mined is no success, and no failure without a hash"
     ),
-    _says_pending("A transaction not yet mined is called pending, with the hash"),
+    _pending_is_said,
     wastes_no_gas(
         "A pending payment, sent again, makes no second transaction",
         "a server asks once more for what is pending: another transaction can only revert",
     ),
-    kind=ROUGH,
-    absent=only(STANDARD, SAME),
     waits_s=10,
 )
 async def _not_mined(play: Play) -> Observed:
@@ -337,12 +340,10 @@ async def _not_mined(play: Play) -> Observed:
     return replace(observed, early=early)
 
 
-@case(
+@_standard(
     "chain/dropped",
     success_is_this_transfer("The node drops the transaction: the answer is true"),
     hash_is_named("The node drops the transaction: the answer has the transaction hash"),
-    kind=ROUGH,
-    absent=only(STANDARD, SAME),
     waits_s=10,
 )
 async def _dropped(play: Play) -> Observed:
@@ -357,13 +358,11 @@ async def _dropped(play: Play) -> Observed:
     return replace(await play.observe((draft, answer), (draft, again)), early=early)
 
 
-@case(
+@_standard(
     "chain/replaced",
     success_is_this_transfer(
         "Another transaction takes the place of the transaction: the answer is true"
     ),
-    kind=ROUGH,
-    absent=only(STANDARD, SAME),
     waits_s=10,
 )
 async def _replaced(play: Play) -> Observed:
@@ -379,28 +378,7 @@ async def _replaced(play: Play) -> Observed:
     return await play.observe((draft, answer), early=early)
 
 
-@case(
-    "chain/reverted",
-    Demand(
-        title="A reverted transaction is no success",
-        ground=texts.derived(
-            texts.SUCCESS_FIELD,
-            texts.TRANSFER_IS_CORRECT,
-            so="it is mined, and nothing has moved",
-        ),
-        test=_reverted_is_no_success,
-    ),
-    Demand(
-        title="The hash in the answer about a reverted transaction",
-        ground=texts.silent(
-            texts.TRANSACTION,
-            why="the hash of a failure is empty, says the text; the public libraries tell "
-            "it, which helps",
-        ),
-        test=_hash_of_reverted,
-    ),
-    kind=ROUGH,
-)
+@case("chain/reverted", _reverted_is_no_success, _hash_of_reverted, kind=ROUGH)
 async def _reverted(play: Play) -> Observed:
     """The token accepts the simulation, and refuses the mined transaction."""
     draft = await play.draft()
@@ -410,25 +388,18 @@ async def _reverted(play: Play) -> Observed:
     return await play.observe((draft, answer))
 
 
-@case(
+@_standard(
     "chain/undone",
-    Demand(
-        title="A settlement in an undone block is no success any more, unless mined again",
-        ground=texts.ours(
+    demand(
+        "A settlement in an undone block is no success any more, unless mined again",
+        texts.ours(
             texts.SUCCESS_FIELD,
             texts.TRANSFER_IS_CORRECT,
             because="an answer that is remembered says what is not so any more (SR4); the "
             "same payment may be answered as before, and no text names a depth",
         ),
-        test=truthful,
-    ),
-    Demand(
-        title="The fate of a settlement in an undone block",
-        ground=texts.silent(why="no text names a depth after which it is final"),
-        test=_undone_observed,
-    ),
-    kind=ROUGH,
-    absent=only(STANDARD, SAME),
+    )(truthful),
+    _undone_observed,
 )
 async def _undone(play: Play) -> Observed:
     """Another block, without the payment, replaces the settled one's; the payment comes again."""
@@ -441,14 +412,12 @@ async def _undone(play: Play) -> Observed:
     return await play.observe((draft, await play.settle(draft, patience_s=LONG_S)))
 
 
-@case(
+@_standard(
     "chain/moved-to-another-block",
     success_is_this_transfer(
         "Another block with the same payment replaces a settlement's block: a single "
         "transfer, and no success with another hash"
     ),
-    kind=ROUGH,
-    absent=only(STANDARD, SAME),
 )
 async def _elsewhere_in_the_chain(play: Play) -> Observed:
     """Another block with the same payment replaces the block of a settled payment."""
@@ -502,19 +471,9 @@ ROWS = [
     ),
     _row(
         "receipt-late",
-        _late_receipt,
+        _settled(_receipt_comes(3)),
         "The receipt comes at the fourth look",
-        Demand(
-            title="The receipt comes at the fourth look: the payment is settled, or pending",
-            ground=texts.derived(
-                texts.SUCCESS_FIELD,
-                so="a receipt that is not there yet says nothing of the settlement",
-            ),
-            test=_late_is_found,
-            suffix="found",
-        ),
+        _late_is_found,
     ),
-    case("node/hangs", _BOUND, kind=ROUGH, absent=only(STANDARD, SAME), waits_s=10)(
-        _settled(hangs())
-    ),
+    _standard("node/hangs", _bounded, waits_s=10)(_settled(hangs())),
 ]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from x402sim.protocol.crypto import to_hex
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
-from x402sim.suite.facilitator.case import Demand, case, only
+from x402sim.suite.facilitator.case import Demand, case, demand, only
 from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Observed, Play
 from x402sim.suite.facilitator.room import ROUGH
@@ -38,36 +38,28 @@ AGAIN = "a request that is sent twice is one payment: another transaction can on
 
 
 def _is_refused(title: str, *, says: bool = True) -> list[Demand]:
-    found = [
-        Demand(
-            title=f"{title} is not settled",
-            ground=texts.explicit(texts.CONSUMED),
-            test=must_not_settle,
-        )
-    ]
+    found = [demand(f"{title} is not settled", texts.explicit(texts.CONSUMED))(must_not_settle)]
     if not says:
         return [*found, wastes_no_gas(f"{title} costs no gas", DRAINS)]
     return [
         *found,
         sends_nothing(f"{title} costs no gas", USED),
-        Demand(
-            title=f"{title} is not valid",
-            ground=texts.derived(
+        demand(
+            f"{title} is not valid",
+            texts.derived(
                 texts.SIMULATE, so="the transfer would not succeed, as the token says when asked"
             ),
-            test=is_not_valid,
             suffix="verify",
-        ),
-        Demand(
-            title=f"{title} is answered with a verdict, not a 5xx",
-            ground=texts.derived(
+        )(is_not_valid),
+        demand(
+            f"{title} is answered with a verdict, not a 5xx",
+            texts.derived(
                 texts.CONSUMED,
                 texts.SUCCESS_FIELD,
                 so="a settlement failure has an answer of its own",
             ),
-            test=no_server_errors,
             suffix="answer",
-        ),
+        )(no_server_errors),
     ]
 
 
@@ -92,6 +84,14 @@ def _elsewhere(change: Callable[[Play, Draft], Draft]) -> Callable[[Play], Await
     return play_it
 
 
+@demand(
+    "The answer to a settled payment, sent again",
+    texts.silent(
+        texts.CONSUMED,
+        why="to answer as before helps who has lost the answer; to refuse tells a "
+        "repetition from the use of a stranger. Both are legal",
+    ),
+)
 def _observed(_: Play, observed: Observed) -> str:
     says = {
         "as before" if answer.succeeded else "pending" if answer.is_pending else "refused"
@@ -190,24 +190,14 @@ async def _used_in_the_pool(play: Play) -> Observed:
 @case(
     "again/settled",
     *_once("The same payment after the settlement", is_settled=True),
-    Demand(
-        title="A settled payment is not valid again",
-        ground=texts.derived(
-            texts.SIMULATE,
-            so="the transfer would not succeed, as the token says when asked",
+    demand(
+        "A settled payment is not valid again",
+        texts.derived(
+            texts.SIMULATE, so="the transfer would not succeed, as the token says when asked"
         ),
-        test=is_not_valid,
         suffix="verify",
-    ),
-    Demand(
-        title="The answer to a settled payment, sent again",
-        ground=texts.silent(
-            texts.CONSUMED,
-            why="to answer as before helps who has lost the answer; to refuse tells a "
-            "repetition from the use of a stranger. Both are legal",
-        ),
-        test=_observed,
-    ),
+    )(is_not_valid),
+    _observed,
 )
 async def _again(play: Play) -> Observed:
     draft = await play.draft()
@@ -273,27 +263,20 @@ async def _same_nonce(play: Play) -> Observed:
 ROWS = [
     case(
         "again/for-another-payee",
-        Demand(
-            title="A payment settled for a shop is no success for another shop",
-            ground=_OTHER,
-            test=must_not_settle,
+        demand("A payment settled for a shop is no success for another shop", _OTHER)(
+            must_not_settle
         ),
     )(_elsewhere(lambda play, draft: draft.demanding("payTo", to_hex(play.payee())))),
     case(
         "again/for-more",
-        Demand(
-            title="A settled payment is no success for ten times as much",
-            ground=_OTHER,
-            test=must_not_settle,
-        ),
+        demand("A settled payment is no success for ten times as much", _OTHER)(must_not_settle),
     )(_elsewhere(lambda _, draft: draft.demanding("amount", str(10 * draft.auth.value)))),
     case(
         "again/for-more",
-        Demand(
-            title="A settled payment is no success for another part of the maximum",
-            ground=texts.explicit(texts.UPTO_ONCE),
-            test=must_not_settle,
-        ),
+        demand(
+            "A settled payment is no success for another part of the maximum",
+            texts.explicit(texts.UPTO_ONCE),
+        )(must_not_settle),
         variant="part",
         absent=only([Dialect.UPTO], "only `upto` settles a part"),
     )(_elsewhere(lambda _, draft: draft.using(draft.auth.value // 2))),

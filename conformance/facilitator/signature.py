@@ -5,10 +5,10 @@ from msgspec.structs import replace
 from x402sim.protocol.crypto import ORDER, ZERO_ADDRESS
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
-    Demand,
     agrees,
     as_observed,
     case,
+    demand,
     must_refuse,
     pays,
     put,
@@ -100,23 +100,20 @@ ROWS = [
     ),
     pays(
         "signature/form",
-        Demand(
-            title="With a signature in another form than the token's, a payment called valid "
-            "settles",
-            ground=texts.derived(
+        demand(
+            "With a signature in another form than the token's, a payment called valid settles",
+            texts.derived(
                 texts.SIMULATE,
                 texts.BYTES_65,
                 so="Circle's token refuses a high s, a v other than 27 and 28, and any other "
                 "length than 65: who only recovers the signer calls valid what must fail",
             ),
-            test=agrees,
-        ),
-        Demand(
-            title="Does the facilitator accept a signature in another form than the token's?",
-            ground=texts.silent(texts.BYTES_65, why="it may be put into the token's form"),
-            test=as_observed,
+        )(agrees),
+        demand(
+            "Does the facilitator accept a signature in another form than the token's?",
+            texts.silent(texts.BYTES_65, why="it may be put into the token's form"),
             suffix="taken",
-        ),
+        )(as_observed),
         changes={
             "high s": _high,
             "v of 0 or 1": lambda draft: _v(draft, draft.signature[64] - 27),

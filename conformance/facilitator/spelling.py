@@ -11,9 +11,9 @@ from x402sim.protocol.crypto import to_hex
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Change,
-    Demand,
     FacilitatorRow,
     agreed,
+    demand,
     is_paid,
     left_open,
     only,
@@ -73,16 +73,15 @@ def _lenient(
 ) -> FacilitatorRow:
     return pays(
         f"spelling/{name}",
-        Demand(
-            title=f"{what} in a spelling known to only some parsers is refused",
-            ground=texts.ours(
+        demand(
+            f"{what} in a spelling known to only some parsers is refused",
+            texts.ours(
                 texts.VALUE,
                 texts.REQUIRED_AMOUNT,
                 because="who reads it otherwise has another amount: shops, indexes and caches "
                 "compare these texts (measured: official facilitators take some of them)",
             ),
-            test=refused,
-        ),
+        )(refused),
         changes={each: spelt_in(how) for each, how in LENIENT.items()},
     )
 
@@ -144,10 +143,6 @@ def _nonce(spelt: Callable[[bytes], Any]) -> Change:
     return lambda draft: draft.with_value("nonce", spelt(draft.auth.nonce))
 
 
-def _time(name: str, text: Any) -> Change:
-    return put(name, text)
-
-
 _MALFORMED = "a text that is no value of its field is malformed, whatever was signed"
 ROWS = [
     refuses(
@@ -195,14 +190,13 @@ ROWS = [
     ),
     pays(
         "spelling/small-letters",
-        Demand(
-            title="Addresses in small letters are the same accounts",
-            ground=texts.ours(
+        demand(
+            "Addresses in small letters are the same accounts",
+            texts.ours(
                 because="half of all programs write them so; refused, a good payment is lost "
                 "(measured: an official facilitator jams on it)"
             ),
-            test=is_paid,
-        ),
+        )(is_paid),
         changes={"small letters": _lower},
     ),
     pays(
@@ -244,7 +238,7 @@ ROWS = [
         "A malformed time is refused",
         texts.WINDOW,
         texts.INVALID_PAYLOAD,
-        changes={each: _time(*how) for each, how in _TIMES.items()},
+        changes={each: put(*how) for each, how in _TIMES.items()},
         so=_MALFORMED,
     ),
     pays(

@@ -8,7 +8,7 @@ from x402sim.protocol.crypto import Address, Hash, checksum, from_hex, to_hex
 from x402sim.protocol.permit2_payments import UPTO
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
-from x402sim.suite.facilitator.case import Demand, case, no_server_error, only
+from x402sim.suite.facilitator.case import case, demand, no_server_error, only
 from x402sim.suite.facilitator.payment import SHOWN, Answer, drafted
 from x402sim.suite.facilitator.play import Play
 from x402sim.suite.facilitator.room import BALANCE_BASE
@@ -28,6 +28,10 @@ def _kinds(answer: Answer) -> list[dict[str, object]]:
     return [each for each in kinds if isinstance(each, dict)] if isinstance(kinds, list) else []
 
 
+@demand(
+    "GET /supported lists every kind of settled payment",
+    texts.explicit(texts.SUPPORTED, texts.SUPPORTED_V1),
+)
 def _lists_it(play: Play, observed: Answer) -> Violation | None:
     version = play.dialect.version
     wanted = {
@@ -40,6 +44,7 @@ def _lists_it(play: Play, observed: Answer) -> Violation | None:
     return Violation(demand="lists-what-it-settles", actual=f"no {wanted} in {observed.how}")
 
 
+@demand("/supported has kinds, extensions and signers", texts.explicit(texts.SUPPORTED_FIELDS))
 def _has_fields(_: Play, observed: Answer) -> Violation | None:
     wanted = {"kinds": list, "extensions": list, "signers": dict}
     lacks = [
@@ -53,6 +58,9 @@ def _has_fields(_: Play, observed: Answer) -> Violation | None:
     )
 
 
+@demand(
+    "GET /supported names the sender of transactions as a signer", texts.explicit(texts.SIGNERS)
+)
 def _names_its_signer(play: Play, observed: tuple[Answer, Address]) -> Violation | None:
     listed, sender = observed
     signers = listed.fields.get("signers")
@@ -81,6 +89,7 @@ _NOT_SUPPORTED = re.compile(
 """Refusals of an unsupported kind: words of section 9, and of libraries."""
 
 
+@demand("The facilitator takes every kind of the list", texts.explicit(texts.SUPPORTED))
 def _takes_what_it_lists(_: Play, observed: Sequence[tuple[str, bool, Answer]]) -> Violation | None:
     for about, is_good, answer in observed:
         denied = _NOT_SUPPORTED.search(answer.reason or answer.text[:SHOWN])
@@ -89,6 +98,7 @@ def _takes_what_it_lists(_: Play, observed: Sequence[tuple[str, bool, Answer]]) 
     return None
 
 
+@demand("A list of resources comes in pages", texts.explicit(texts.DISCOVERY, texts.PAGES))
 def _is_listed(_: Play, observed: Sequence[tuple[str, Answer]]) -> Violation | str | None:
     first = observed[0][1]
     if first.status // 100 != 2 or "items" not in first.fields:
@@ -106,6 +116,11 @@ def _is_listed(_: Play, observed: Sequence[tuple[str, Answer]]) -> Violation | s
     return None
 
 
+@demand(
+    "An odd query of the list is no 5xx",
+    texts.ours(texts.PAGES, because="anybody can ask, and an error looks like an outage"),
+    suffix="odd",
+)
 def _odd_is_no_error(_: Play, observed: Sequence[tuple[str, Answer]]) -> Violation | None:
     for query, answer in observed:
         if fault := no_server_error(answer, query):
@@ -115,11 +130,7 @@ def _odd_is_no_error(_: Play, observed: Sequence[tuple[str, Answer]]) -> Violati
 
 @case(
     "supported/kinds",
-    Demand(
-        title="The facilitator takes every kind of the list",
-        ground=texts.explicit(texts.SUPPORTED),
-        test=_takes_what_it_lists,
-    ),
+    _takes_what_it_lists,
     absent=only([Dialect.V2], "the list is the same in both versions: each kind is tried"),
 )
 async def _tried_kinds(play: Play) -> list[tuple[str, bool, Answer]]:
@@ -145,13 +156,7 @@ async def _tried_kinds(play: Play) -> list[tuple[str, bool, Answer]]:
 
 
 @case(
-    "supported/signers",
-    Demand(
-        title="GET /supported names the sender of transactions as a signer",
-        ground=texts.explicit(texts.SIGNERS),
-        test=_names_its_signer,
-    ),
-    absent=only([Dialect.V2], "only version 2 has signers"),
+    "supported/signers", _names_its_signer, absent=only([Dialect.V2], "only version 2 has signers")
 )
 async def _signers(play: Play) -> tuple[Answer, Address]:
     listed = await _supported(play)
@@ -165,19 +170,8 @@ async def _signers(play: Play) -> tuple[Answer, Address]:
 
 @case(
     "supported/discovery",
-    Demand(
-        title="A list of resources comes in pages",
-        ground=texts.explicit(texts.DISCOVERY, texts.PAGES),
-        test=_is_listed,
-    ),
-    Demand(
-        title="An odd query of the list is no 5xx",
-        ground=texts.ours(
-            texts.PAGES, because="anybody can ask, and an error looks like an outage"
-        ),
-        test=_odd_is_no_error,
-        suffix="odd",
-    ),
+    _is_listed,
+    _odd_is_no_error,
     asks_only=True,
     absent=only([Dialect.V2], "both versions have the same list"),
 )
@@ -196,22 +190,10 @@ async def _listed(play: Play) -> list[tuple[str, Answer]]:
 
 
 ROWS = [
-    case(
-        "supported/lists",
-        Demand(
-            title="GET /supported lists every kind of settled payment",
-            ground=texts.explicit(texts.SUPPORTED, texts.SUPPORTED_V1),
-            test=_lists_it,
-        ),
-        asks_only=True,
-    )(_supported),
+    case("supported/lists", _lists_it, asks_only=True)(_supported),
     case(
         "supported/fields",
-        Demand(
-            title="/supported has kinds, extensions and signers",
-            ground=texts.explicit(texts.SUPPORTED_FIELDS),
-            test=_has_fields,
-        ),
+        _has_fields,
         asks_only=True,
         absent=only([Dialect.V2], "only version 2 has extensions and signers"),
     )(_supported),

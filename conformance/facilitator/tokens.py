@@ -12,7 +12,7 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, keccak256
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
-from x402sim.suite.facilitator.case import Demand, case, gas, only
+from x402sim.suite.facilitator.case import Demand, case, demand, gas, only
 from x402sim.suite.facilitator.contract import ASKED_AT, code
 from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Observed, Play
@@ -83,6 +83,14 @@ def _hostile(name: str) -> Callable[[Play], Awaitable[Observed]]:
     return play_it
 
 
+@demand(
+    "A settlement has a limit of gas, whatever the payer's wallet or token burns",
+    texts.derived(
+        texts.SAFETY,
+        so="the payer chooses the code that runs, and the relayer pays for it: without "
+        "a limit one payment takes all that a block can (SR6)",
+    ),
+)
 def _is_bounded(_: Play, observed: Observed) -> Violation | None:
     for each in observed.money.sent:
         if each.gas_used > MOST_GAS:
@@ -99,24 +107,22 @@ _MATCHES = texts.explicit(texts.TOKEN_AND_NETWORK)
 
 def _refused(title: str, *, says: bool = True, verifies: bool = True) -> list[Demand]:
     demands = [
-        Demand(
-            title=f"{title}: nothing is settled",
-            ground=texts.derived(
+        demand(
+            f"{title}: nothing is settled",
+            texts.derived(
                 texts.TRANSFER_IS_CORRECT,
                 texts.SUCCESS_FIELD,
                 so="no transfer of the amount has happened",
             ),
-            test=must_not_settle,
-        )
+        )(must_not_settle)
     ]
     if verifies:
         demands.append(
-            Demand(
-                title=f"{title}: not valid",
-                ground=texts.derived(texts.SIMULATE, so="the transfer would not succeed"),
-                test=is_not_valid,
+            demand(
+                f"{title}: not valid",
+                texts.derived(texts.SIMULATE, so="the transfer would not succeed"),
                 suffix="verify",
-            )
+            )(is_not_valid)
         )
     return [*demands, wastes_no_gas(f"{title}: the relayer pays no gas", PAYS)] if says else demands
 
@@ -146,19 +152,7 @@ async def _named_by_payer(play: Play) -> Observed:
     )
 
 
-@case(
-    "token/burns",
-    Demand(
-        title="A settlement has a limit of gas, whatever the payer's wallet or token burns",
-        ground=texts.derived(
-            texts.SAFETY,
-            so="the payer chooses the code that runs, and the relayer pays for it: without "
-            "a limit one payment takes all that a block can (SR6)",
-        ),
-        test=_is_bounded,
-    ),
-    kind=ANVIL,
-)
+@case("token/burns", _is_bounded, kind=ANVIL)
 async def _burns(play: Play) -> Observed:
     """Pay from an account whose code burns gas, and in a token that burns gas.
 

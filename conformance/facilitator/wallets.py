@@ -11,7 +11,7 @@ from x402sim.chain import contract
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import UNDEPLOYED, Address, words
 from x402sim.suite import texts
-from x402sim.suite.facilitator.case import Demand, case
+from x402sim.suite.facilitator.case import Demand, case, demand
 from x402sim.suite.facilitator.payment import Draft
 from x402sim.suite.facilitator.play import Observed, Play
 from x402sim.suite.facilitator.truth import (
@@ -68,45 +68,40 @@ def _observed(_: Play, observed: Observed) -> str:
 
 def _taken_or_not(title: str) -> list[Demand]:
     return [
-        Demand(
-            title=f"{title}: if called valid, the payment settles",
-            ground=texts.derived(
+        demand(
+            f"{title}: if called valid, the payment settles",
+            texts.derived(
                 texts.SIMULATE,
                 texts.IS_VALID,
                 so="nothing has changed in between: the verdict off the chain is that of the chain "
                 "(x402-foundation/x402#961, #2658)",
             ),
-            test=_agrees,
-        ),
+        )(_agrees),
         replace(success_is_this_transfer(f"{title}: a success is a transfer"), suffix="true"),
-        Demand(
-            title=f"{title}: accepted or refused?",
-            ground=texts.silent(texts.RECOVERS, why="the text speaks of keys; EIP-3009 tokens ask"),
-            test=_observed,
-        ),
+        demand(
+            f"{title}: accepted or refused?",
+            texts.silent(texts.RECOVERS, why="the text speaks of keys; EIP-3009 tokens ask"),
+        )(_observed),
     ]
 
 
 def _never(title: str, *, verifies: bool = True) -> list[Demand]:
     so = "the token refuses it, so the transfer would not succeed"
     found = [
-        Demand(
-            title=f"{title} is not settled",
-            ground=texts.derived(texts.SIGNATURE, texts.SUCCESS_FIELD, so=so),
-            test=must_not_settle,
-        ),
+        demand(
+            f"{title} is not settled", texts.derived(texts.SIGNATURE, texts.SUCCESS_FIELD, so=so)
+        )(must_not_settle),
         wastes_no_gas(f"{title} costs no gas", PAYS),
     ]
     if not verifies:
         return found
     return [
         *found,
-        Demand(
-            title=f"{title} is not valid",
-            ground=texts.derived(texts.SIGNATURE, texts.SIMULATE, so=so),
-            test=is_not_valid,
+        demand(
+            f"{title} is not valid",
+            texts.derived(texts.SIGNATURE, texts.SIMULATE, so=so),
             suffix="verify",
-        ),
+        )(is_not_valid),
     ]
 
 

@@ -9,9 +9,9 @@ from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.case import (
     Change,
-    Demand,
     case,
     costs_no_gas,
+    demand,
     is_paid,
     left_open,
     pays,
@@ -71,20 +71,17 @@ _BY_BLOCK = "what counts is the time of the block, and the chain says it"
 
 @case(
     "window/ends-between",
-    Demand(
-        title="A payment expired between verify and settle is not settled",
-        ground=texts.explicit(texts.WINDOW, texts.CALLS),
-        test=unsettled,
-    ),
-    Demand(
-        title="A payment expired between verify and settle costs no gas",
-        ground=texts.ours(
-            texts.SAFETY,
-            because="who does not look again just before sending pays for it (SR7)",
+    demand(
+        "A payment expired between verify and settle is not settled",
+        texts.explicit(texts.WINDOW, texts.CALLS),
+    )(unsettled),
+    demand(
+        "A payment expired between verify and settle costs no gas",
+        texts.ours(
+            texts.SAFETY, because="who does not look again just before sending pays for it (SR7)"
         ),
-        test=costs_no_gas,
         suffix="gas",
-    ),
+    )(costs_no_gas),
     waits_s=9,
 )
 async def _ends_between(play: Play) -> Tried:
@@ -119,26 +116,24 @@ ROWS = [
     ),
     pays(
         "window/ends-in-30",
-        Demand(
-            title="A payment with half a minute left is settled",
-            ground=texts.ours(
+        demand(
+            "A payment with half a minute left is settled",
+            texts.ours(
                 texts.WINDOW,
                 because="it is within its window, and five times the six seconds of the "
                 "public facilitators are left",
             ),
-            test=is_paid,
-        ),
+        )(is_paid),
         changes=_in(lambda now: (now - 600, now + 30)),
     ),
     pays(
         "window/just-begun",
-        Demand(
-            title="A payment valid since five seconds ago is settled",
-            ground=texts.ours(
+        demand(
+            "A payment valid since five seconds ago is settled",
+            texts.ours(
                 texts.WINDOW, because="payers sign from now, and some by a clock that is right"
             ),
-            test=is_paid,
-        ),
+        )(is_paid),
         changes=_in(lambda now: (now - 5, now + 300)),
     ),
     pays(

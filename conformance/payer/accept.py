@@ -12,11 +12,11 @@ from x402sim.suite import texts
 from x402sim.suite.dialect import BY_PERMIT2, Dialect
 from x402sim.suite.payer.case import (
     STANDARD,
-    Demand,
     PayerRow,
     Violation,
     bought,
     case,
+    demand,
     is_bought,
     only,
     served,
@@ -43,6 +43,7 @@ def _more(_: Shop, right: Offer) -> list[Offer]:
 _DEMO = {"x-demo": {"info": {"ticket": "t-1"}, "schema": {"type": "object"}}}
 
 
+@demand("The info of an extension is sent back", texts.explicit(texts.ECHO), level="SHOULD")
 def _echoes(played: Purchase) -> Violation | None:
     for said in played.payments_said:
         got: Any = (said.get("extensions") or {}).get("x-demo")
@@ -115,30 +116,22 @@ ROWS = [
     ),
     case(
         "accept/extension-echoed",
-        Demand(
-            title="The info of an extension is sent back",
-            ground=texts.explicit(texts.ECHO),
-            test=_echoes,
-            level="SHOULD",
-        ),
+        _echoes,
         absent=only([Dialect.V2], "extensions are of version 2, and only its header shows them"),
     )(Story(extensions=lambda _: _DEMO)),
     case(
         "accept/events",
-        Demand(
-            title="A tool with a stream of events as answer",
-            ground=texts.explicit(texts.MCP_EVENTS),
-            test=bought,
+        demand("A tool with a stream of events as answer", texts.explicit(texts.MCP_EVENTS))(
+            bought
         ),
         absent=only([Dialect.MCP], "only tools are answered by a stream of events"),
     )(Story(as_events=True)),
     case(
         "accept/free",
-        Demand(
-            title="Free goods are bought all the same",
-            ground=texts.ours(because="a payer that expects a 402 breaks where prices fall to 0"),
-            test=served,
-        ),
+        demand(
+            "Free goods are bought all the same",
+            texts.ours(because="a payer that expects a 402 breaks where prices fall to 0"),
+        )(served),
         absent={
             Dialect.MCP: "a tool that is free is no matter of payment",
             Dialect.SESSION: "who opens a session has not asked for the price",

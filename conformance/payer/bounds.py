@@ -15,6 +15,7 @@ from x402sim.suite.payer.case import (
     Violation,
     case,
     committed_at_most,
+    demand,
     if_told,
     is_bought,
     nothing,
@@ -67,6 +68,10 @@ def _ends_or_asks_again(played: Purchase) -> Violation | None:
     return None if 1 < a_start <= FEW_REQUESTS and not has_crashed else _ends(played)
 
 
+@demand(
+    "A refused payer stops asking",
+    texts.ours(because="a storm of identical requests (x402-foundation/x402#1860, #3420)"),
+)
 def _few_requests(played: Purchase) -> Violation | None:
     if played.requests > MOST_REQUESTS:
         return Violation(
@@ -79,7 +84,7 @@ def _few_requests(played: Purchase) -> Violation | None:
 
 def ends(because: str, test: Callable[[Purchase], Violation | None] = _ends) -> Demand:
     """Return the demand that a payer ends by itself."""
-    return Demand(title="A payer ends without help", ground=texts.ours(because=because), test=test)
+    return demand("A payer ends without help", texts.ours(because=because))(test)
 
 
 def _clock(slug: str, seconds: float, demand: Demand) -> PayerRow:
@@ -160,6 +165,10 @@ def _nothing_used(shop: Shop, right: Reply) -> Reply:
     return replace(right, headers={**right.headers, x402.RESPONSE_HEADERS[2]: receipt})
 
 
+@demand(
+    "Does the payer buy three things within a budget?",
+    texts.silent(why="a payer may buy one thing at a start"),
+)
 def _counts_all(played: Purchase) -> str:
     if played.is_served:
         return f"it buys each of {len(played.shop.all_goods)}; {played.sums()}"
@@ -179,14 +188,13 @@ def _within(
         f"budget/{slug}",
         if_told(
             Bound.TOTAL,
-            Demand(
-                title=title,
-                ground=texts.derived(
+            demand(
+                title,
+                texts.derived(
                     texts.INTENT,
                     so=f"the task allows {CAP_BASE} base units for all of it; {because}",
                 ),
-                test=committed_at_most(CAP_BASE),
-            ),
+            )(committed_at_most(CAP_BASE)),
         ),
         absent=absent or _ONE_TOOL | {Dialect.SESSION: "a session's deposit is its budget"},
         variant=variant,
@@ -213,6 +221,10 @@ def _mixed(shop: Shop, _: Request) -> Reply | None:
     )
 
 
+@demand(
+    "Does the payer pay by a 402 of mixed versions?",
+    texts.silent(why="no text says how a broken 402 is read"),
+)
 def _made_of_it(played: Purchase) -> str:
     return f"payments signed: {len(played.signed)}; {'' if played.is_served else 'not '}served"
 
@@ -235,14 +247,13 @@ ROWS = [
         "budget/instalments",
         if_told(
             Bound.TOTAL,
-            Demand(
-                title="A purchase in parts, each within the cap, costs no more than the cap in all",
-                ground=texts.derived(
+            demand(
+                "A purchase in parts, each within the cap, costs no more than the cap in all",
+                texts.derived(
                     texts.INTENT,
                     so=f"the task allows {CAP_BASE} base units for the purchase, however it is cut",
                 ),
-                test=committed_at_most(CAP_BASE),
-            ),
+            )(committed_at_most(CAP_BASE)),
         ),
         absent=only(
             _STANDARD_HTTP, "a redirect between requests that pay is of the standard over HTTP"
@@ -259,13 +270,7 @@ ROWS = [
             "A shop with a new 402 after each payment gets a single payment",
             "the task is one purchase",
         ),
-        Demand(
-            title="A refused payer stops asking",
-            ground=texts.ours(
-                because="a storm of identical requests (x402-foundation/x402#1860, #3420)"
-            ),
-            test=_few_requests,
-        ),
+        _few_requests,
     )(Story(strikes=(Strike(settles=True, reply=lambda shop, _: shop.ask()),) * 100)),
     _one_deposit(
         "session-spent",
@@ -287,15 +292,7 @@ ROWS = [
         "No second session follows a session with a forgotten id",
         Story(first=_renamed),
     ),
-    case(
-        "budget/several",
-        Demand(
-            title="Does the payer buy three things within a budget?",
-            ground=texts.silent(why="a payer may buy one thing at a start"),
-            test=_counts_all,
-        ),
-        absent=_ONE_TOOL,
-    )(Story(urls=3)),
+    case("budget/several", _counts_all, absent=_ONE_TOOL)(Story(urls=3)),
     _within(
         "calls",
         "Eight purchases within a budget cost no more than the budget",
@@ -310,14 +307,13 @@ ROWS = [
     ),
     case(
         "budget/started-twice",
-        Demand(
-            title="Two starts at once with the same folder are a single purchase",
-            ground=texts.ours(
+        demand(
+            "Two starts at once with the same folder are a single purchase",
+            texts.ours(
                 because="a supervisor, a queue or a user starts a purchase again that still "
                 "runs: who does not lock the folder before signing pays twice"
             ),
-            test=committed_at_most(PRICE_BASE),
-        ),
+        )(committed_at_most(PRICE_BASE)),
         waits_s=4,
     )(Story(together=True, gathers_s=4)),
     _within(
@@ -336,14 +332,10 @@ ROWS = [
     ),
     case(
         "budget/session-over-debited",
-        Demand(
-            title="A session with a debit of three prices for each request is not topped up",
-            ground=texts.derived(
-                texts.INTENT,
-                so=f"the task allows {CAP_BASE} base units for all three",
-            ),
-            test=committed_at_most(CAP_BASE),
-        ),
+        demand(
+            "A session with a debit of three prices for each request is not topped up",
+            texts.derived(texts.INTENT, so=f"the task allows {CAP_BASE} base units for all three"),
+        )(committed_at_most(CAP_BASE)),
         absent=only([Dialect.SESSION], "only a session is debited"),
     )(Story(urls=3, debits=3)),
     _clock("ahead-30", 30, is_bought("The shop's clock is half a minute ahead", _CLOCKS)),
@@ -395,13 +387,5 @@ ROWS = [
         ),
         starts=REFUSED,
     )(Story(first=_page)),
-    _hostile(
-        "hostile/mixed-versions",
-        Demand(
-            title="Does the payer pay by a 402 of mixed versions?",
-            ground=texts.silent(why="no text says how a broken 402 is read"),
-            test=_made_of_it,
-        ),
-        starts=REFUSED,
-    )(Story(first=_mixed)),
+    _hostile("hostile/mixed-versions", _made_of_it, starts=REFUSED)(Story(first=_mixed)),
 ]

@@ -7,9 +7,9 @@ from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.payer.case import (
     STANDARD,
-    Demand,
     Violation,
     case,
+    demand,
     if_told,
     is_bought,
     one_price,
@@ -56,6 +56,10 @@ def _many(shop: Shop, right: Offer) -> list[Offer]:
     return [replace(other, amount=str(number)) for number in range(1, 20)] + [right]
 
 
+@demand(
+    "Does the payer choose the cheaper of two offers within the cap?",
+    texts.silent(texts.ACCEPTS, why="no text says which offer a client prefers"),
+)
 def _price_paid(played: Purchase) -> str | None:
     values = {signed.auth.value for signed in played.signed.values()}
     if not values:
@@ -67,6 +71,11 @@ def _price_paid(played: Purchase) -> str | None:
     )
 
 
+@demand(
+    "Of two flows, the flow with settlement after serving is chosen",
+    texts.explicit(texts.AUTHORIZATION_FIRST),
+    level="SHOULD",
+)
 def _flow(played: Purchase) -> Violation | None:
     """Look at which flow was chosen: the offers differ in the time to pay, too."""
     for said in played.payments_said:
@@ -125,22 +134,12 @@ ROWS = [
     _among("choose/many", is_bought("The twentieth offer is found", BECAUSE, texts.ACCEPTS))(
         Story(offers=_many)
     ),
-    _among(
-        "choose/cheaper-second",
-        Demand(
-            title="Does the payer choose the cheaper of two offers within the cap?",
-            ground=texts.silent(texts.ACCEPTS, why="no text says which offer a client prefers"),
-            test=_price_paid,
-        ),
-    )(Story(offers=lambda _, right: [replace(right, amount="40000"), right])),
+    _among("choose/cheaper-second", _price_paid)(
+        Story(offers=lambda _, right: [replace(right, amount="40000"), right])
+    ),
     case(
         "choose/flow",
-        Demand(
-            title="Of two flows, the flow with settlement after serving is chosen",
-            ground=texts.explicit(texts.AUTHORIZATION_FIRST),
-            test=_flow,
-            level="SHOULD",
-        ),
+        _flow,
         absent=only(
             [Dialect.V2], "`paymentFlow` is of version 2, and only its header shows the choice"
         )

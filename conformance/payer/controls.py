@@ -7,10 +7,11 @@ Controls also check the signed payment: amount, nonce, window, and the accepted 
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.payer.case import (
-    Demand,
+    Test,
     Violation,
     case,
     committed_at_most,
+    demand,
     only,
     served,
 )
@@ -28,6 +29,11 @@ def _paid_once_and_served(played: Purchase) -> Found:
     return paid if isinstance(paid, Violation) else served(played) or paid
 
 
+@demand(
+    "The nonce of an authorization is random",
+    texts.explicit(texts.NONCE_FIELD, texts.UNIQUE),
+    suffix="nonce",
+)
 def _random_nonce(played: Purchase) -> Violation | None:
     for nonce in {x.auth.nonce for x in played.signed.values() if x.lets is not Lets.PERMIT}:
         if len(set(nonce)) < 8:  # of 32 random bytes, fewer than 8 differ once in 10^40
@@ -35,37 +41,19 @@ def _random_nonce(played: Purchase) -> Violation | None:
     return None
 
 
-def _window(most_s: int, demand: str) -> Demand:
+def _ends_within(most_s: int, key: str) -> Test:
     def test(played: Purchase) -> Violation | None:
         for signed in played.signed.values():
             ends_s = signed.auth.valid_before - played.began_s - round(played.seconds)
             if ends_s > most_s:
                 lasts = f"it can be used for {ends_s} s ({ends_s / DAY_S:.3g} days)"
-                return Violation(demand=demand, actual=lasts)
+                return Violation(demand=key, actual=lasts)
         return None
 
-    if most_s < DAY_S:
-        return Demand(
-            title="An authorization ends when the offer's time to pay does",
-            ground=texts.ours(
-                texts.TIMEOUT,
-                because="until the window ends, a refused payer cannot know whether it has paid",
-            ),
-            test=test,
-            suffix="window-as-offered",
-        )
-    return Demand(
-        title="An authorization ends within a day",
-        ground=texts.derived(
-            texts.LIFETIME,
-            texts.TIMEOUT,
-            so="the offer allows 300 seconds; a window of days or years limits nothing",
-        ),
-        test=test,
-        suffix="window-ends",
-    )
+    return test
 
 
+@demand("`accepted` is the offer of the payment", texts.explicit(texts.ACCEPTED))
 def _accepted(played: Purchase) -> Violation | None:
     right = played.shop.right
     for said in played.payments_said:
@@ -93,33 +81,38 @@ def _accepted(played: Purchase) -> Violation | None:
 ROWS = [
     case(
         "control/buys",
-        Demand(
-            title="A payer pays the price of an honest shop once, and shows the goods",
-            ground=texts.derived(
+        demand(
+            "A payer pays the price of an honest shop once, and shows the goods",
+            texts.derived(
                 texts.INTENT,
                 texts.ONE_TRANSFER,
                 so="the offer is within every bound of the task, so to buy is the intention, "
                 "once, and nothing else",
             ),
-            test=_paid_once_and_served,
-        ),
-        Demand(
-            title="The nonce of an authorization is random",
-            ground=texts.explicit(texts.NONCE_FIELD, texts.UNIQUE),
-            test=_random_nonce,
-            suffix="nonce",
-        ),
-        _window(DAY_S, "payer/window"),
-        _window(300 + SLACK_S, "payer/window-as-offered"),
+        )(_paid_once_and_served),
+        _random_nonce,
+        demand(
+            "An authorization ends within a day",
+            texts.derived(
+                texts.LIFETIME,
+                texts.TIMEOUT,
+                so="the offer allows 300 seconds; a window of days or years limits nothing",
+            ),
+            suffix="window-ends",
+        )(_ends_within(DAY_S, "payer/window")),
+        demand(
+            "An authorization ends when the offer's time to pay does",
+            texts.ours(
+                texts.TIMEOUT,
+                because="until the window ends, a refused payer cannot know whether it has paid",
+            ),
+            suffix="window-as-offered",
+        )(_ends_within(300 + SLACK_S, "payer/window-as-offered")),
         is_control=True,
     )(Story()),
     case(
         "control/accepted",
-        Demand(
-            title="`accepted` is the offer of the payment",
-            ground=texts.explicit(texts.ACCEPTED),
-            test=_accepted,
-        ),
+        _accepted,
         absent=only([Dialect.V2], "only version 2 over HTTP repeats the offer in a header"),
     )(Story()),
 ]

@@ -8,14 +8,7 @@ from typing import Any
 from x402sim.protocol import x402
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
-from x402sim.suite.payer.case import (
-    Demand,
-    Violation,
-    case,
-    gets_what_it_paid,
-    one_price,
-    only,
-)
+from x402sim.suite.payer.case import Violation, case, demand, gets_what_it_paid, one_price, only
 from x402sim.suite.payer.play import Purchase
 from x402sim.suite.payer.shop import Shop, Story, Strike
 from x402sim.suite.wire import How, Reply, Request, as_json
@@ -38,6 +31,13 @@ def _challenge(shop: Shop, domain: str, uri: str) -> Mapping[str, Any]:
     return {SIGN_IN: {"info": info, "supportedChains": chains, "schema": {"type": "object"}}}
 
 
+@demand(
+    "A payer signs in at no site but the shop's",
+    texts.derived(
+        texts.BINDING_DOMAIN,
+        so="a client that signs any domain undoes that: the shop signs in elsewhere",
+    ),
+)
 def _signed_for_another(played: Purchase) -> Violation | None:
     for name, text in played.headers:
         said = x402.json_in(text)
@@ -57,6 +57,10 @@ def _members_only(shop: Shop, request: Request) -> Reply | None:
     return None
 
 
+@demand(
+    "Does a payer pay again, asked to sign in with a wallet of an earlier payment?",
+    texts.silent(why="the extension is optional for clients"),
+)
 def _pays_again(played: Purchase) -> str | None:
     signs_in = any(name == SIGN_IN for name, _ in played.headers)
     if signs_in and not played.signed:
@@ -77,6 +81,11 @@ def _strict(shop: Shop, request: Request) -> Reply | None:
     return None if known == payload else as_json({"error": "id is taken"}, 409)
 
 
+@demand(
+    "A payment sent again keeps the id, and a new payment has a new id",
+    texts.explicit(texts.REUSES_ID),
+    suffix="same",
+)
 def _same_id(played: Purchase) -> Violation | None:
     """Demand one payload for each id; a repeated payment keeps its id."""
     by_id: dict[str, str] = {}
@@ -103,25 +112,10 @@ _extension = partial(
     absent=only([Dialect.V2], "extensions are of version 2, and are looked at in its headers"),
 )
 ROWS = [
-    _extension(
-        "extension/sign-in-elsewhere",
-        Demand(
-            title="A payer signs in at no site but the shop's",
-            ground=texts.derived(
-                texts.BINDING_DOMAIN,
-                so="a client that signs any domain undoes that: the shop signs in elsewhere",
-            ),
-            test=_signed_for_another,
-        ),
-    )(Story(extensions=lambda shop: _challenge(shop, VICTIM, f"https://{VICTIM}/login"))),
-    _extension(
-        "extension/sign-in-instead",
-        Demand(
-            title="Does a payer pay again, asked to sign in with a wallet of an earlier payment?",
-            ground=texts.silent(why="the extension is optional for clients"),
-            test=_pays_again,
-        ),
-    )(
+    _extension("extension/sign-in-elsewhere", _signed_for_another)(
+        Story(extensions=lambda shop: _challenge(shop, VICTIM, f"https://{VICTIM}/login"))
+    ),
+    _extension("extension/sign-in-instead", _pays_again)(
         Story(
             extensions=lambda shop: _challenge(shop, shop.origin.removeprefix("http://"), shop.url),
             first=_members_only,
@@ -129,12 +123,7 @@ ROWS = [
     ),
     _extension(
         "extension/identifier",
-        Demand(
-            title="A payment sent again keeps the id, and a new payment has a new id",
-            ground=texts.explicit(texts.REUSES_ID),
-            test=_same_id,
-            suffix="same",
-        ),
+        _same_id,
         one_price(
             "Where payments have ids, a lost answer is still a single payment",
             "the same payload with the same id gets the answer again",

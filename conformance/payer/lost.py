@@ -7,6 +7,7 @@ payer that repeats the authorization is served for one price; a payer that signs
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from x402sim.suite import texts
 from x402sim.suite.dialect import BY_PERMIT2, Dialect
@@ -16,6 +17,7 @@ from x402sim.suite.payer.case import (
     PayerRow,
     case,
     committed_at_most,
+    demand,
     gets_what_it_paid,
     if_told,
     one_price,
@@ -53,9 +55,7 @@ GAVE_UP = "who pays and gives up has lost the price (x402-foundation/x402#1062)"
 BUSY = "a payer that gives up at a 503 with Retry-After buys nothing where shops are busy"
 
 
-_asked_again = Demand(
-    title="A busy shop is asked again", ground=texts.ours(because=BUSY), test=served
-)
+_asked_again = demand("A busy shop is asked again", texts.ours(because=BUSY))(served)
 
 
 def _receipt(shop: Shop, right: Reply, text: str | None) -> Reply:
@@ -66,8 +66,12 @@ def _receipt(shop: Shop, right: Reply, text: str | None) -> Reply:
     return replace(right, headers=headers if text is None else {**headers, name: text})
 
 
-def _lost(_: Shop, right: Reply) -> Reply:
-    return replace(right, how=How.LOST)
+def _with(**changes: Any) -> Callable[[Shop, Reply], Reply]:
+    return lambda _, right: replace(right, **changes)
+
+
+_lost, _cut = _with(how=How.LOST), _with(how=How.CUT)
+_slow, _empty = _with(after_s=SLOW_S), _with(body=b"")
 
 
 def _error(_: Shop, __: Reply) -> Reply:
@@ -101,18 +105,6 @@ def _unsure(shop: Shop, _: Reply) -> Reply:
     return _receipt(shop, shop.ask(reason), in_base64(said))
 
 
-def _slow(_: Shop, right: Reply) -> Reply:
-    return replace(right, after_s=SLOW_S)
-
-
-def _cut(_: Shop, right: Reply) -> Reply:
-    return replace(right, how=How.CUT)
-
-
-def _empty(_: Shop, right: Reply) -> Reply:
-    return replace(right, body=b"")
-
-
 def _no_goods(shop: Shop, right: Reply) -> Reply:
     """Return an error in place of the goods, with status 200."""
     if shop.flow is not Dialect.MCP:
@@ -133,9 +125,8 @@ def _unreadable_receipt(shop: Shop, right: Reply) -> Reply:
     return _receipt(shop, right, "%%%")
 
 
-def _only_progress(_: Shop, right: Reply) -> Reply:
-    """Leave the result out of a stream, so that only the progress message stays."""
-    return replace(right, body=PROGRESS, headers=EVENTS)
+_only_progress = _with(body=PROGRESS, headers=EVENTS)
+"""Leaves the result out of a stream, so that only the progress message stays."""
 
 
 _BROKEN = [
@@ -181,8 +172,8 @@ _ONE_REQUEST = "the request that pays asks for the goods, too: see the row witho
 
 
 def _fetched(reply: Callable[[Shop, Reply], Reply]) -> Demand:
-    demand = gets_what_it_paid(GAVE_UP)
-    return if_told(Bound.GOODS, demand) if reply is _no_goods else demand
+    fetched = gets_what_it_paid(GAVE_UP)
+    return if_told(Bound.GOODS, fetched) if reply is _no_goods else fetched
 
 
 def _row(slug: str, settles: bool, reply: Callable[[Shop, Reply], Reply], title: str) -> PayerRow:
@@ -290,15 +281,14 @@ ROWS = [
         "lost/again-over-cap",
         if_told(
             Bound.CAP,
-            Demand(
-                title="A later 402 asks for more than the cap, after a payment or before",
-                ground=texts.derived(
+            demand(
+                "A later 402 asks for more than the cap, after a payment or before",
+                texts.derived(
                     texts.INTENT,
                     texts.PARAMETERS,
                     so="the cap is that of the purchase, whichever 402 asks",
                 ),
-                test=committed_at_most(CAP_BASE),
-            ),
+            )(committed_at_most(CAP_BASE)),
         ),
         absent=NAMED,
     )(

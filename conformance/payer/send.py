@@ -15,10 +15,10 @@ from x402sim.suite.dialect import Dialect
 from x402sim.suite.payer.case import (
     OURS,
     REFUSED,
-    Demand,
     PayerRow,
     case,
     committed_at_most,
+    demand,
     if_told,
     nothing,
     one_price,
@@ -91,17 +91,16 @@ def _paid(status: int) -> PayerRow:
             "the payment is for this host; whoever else gets it may be served in its stead",
             texts.REDIRECT,
         ),
-        Demand(
-            title=f"A redirect ({status}) takes no payment along to another host",
-            ground=texts.derived(
+        demand(
+            f"A redirect ({status}) takes no payment along to another host",
+            texts.derived(
                 texts.REDIRECT,
                 so="a payment is such a header field: whoever gets it may be served in the "
                 "payer's stead, or settle it",
             ),
-            test=stays,
             suffix="along",
             level="SHOULD",
-        ),
+        )(stays),
     )(Story(strikes=(strike,)))
 
 
@@ -119,12 +118,9 @@ PROSE = (
 )
 
 
-def _prose(shop: Shop) -> str:
-    return PROSE.format(amount="0.05", thief=shop.thief, other=shop.other)
-
-
 def _in_prose(shop: Shop, _: Request) -> Reply:
-    return as_json({"error": _prose(shop), "payTo": shop.thief, "amount": "50000"}, 402)
+    prose = PROSE.format(amount="0.05", thief=shop.thief, other=shop.other)
+    return as_json({"error": prose, "payTo": shop.thief, "amount": "50000"}, 402)
 
 
 def _with_status(status: int) -> Callable[[Shop, Request], Reply | None]:
@@ -204,15 +200,14 @@ ROWS = [
     *(
         _refused(
             f"send/asked-with-{status}",
-            Demand(
-                title=f"Requirements in a {status} are not paid: 402 asks for a payment",
-                ground=texts.derived(
+            demand(
+                f"Requirements in a {status} are not paid: 402 asks for a payment",
+                texts.derived(
                     texts.SIGNAL,
                     so="any other status means something else, such as that money buys nothing",
                 ),
-                test=committed_at_most(0),
                 level="SHOULD",
-            ),
+            )(committed_at_most(0)),
             absent=only([Dialect.V1, Dialect.V2], "it is the status of the standard's 402"),
         )(Story(first=_with_status(status)))
         for status in (403, 500)

@@ -13,9 +13,9 @@ from x402sim.suite.dialect import BY_PERMIT2, Dialect
 from x402sim.suite.payer.case import (
     OURS,
     REFUSED,
-    Demand,
     Violation,
     case,
+    demand,
     if_told,
     nothing,
     one_price,
@@ -45,6 +45,14 @@ def _other_contracts(shop: Shop, right: Offer) -> Offer:
     return _extra(right, chainId=8453, verifyingContract=OTHER_TOKEN, **more)
 
 
+@demand(
+    "An authorization ends within a day, though the offer allows ten years",
+    texts.ours(
+        texts.LIFETIME,
+        because="it can be used until it ends: a payment that was refused or given up "
+        "is taken when nobody remembers it (x402-redteam: authorization lifetime)",
+    ),
+)
 def _ends_within_a_day(played: Purchase) -> Violation | None:
     for signed in played.signed.values():
         ends_s = signed.auth.valid_before - played.began_s
@@ -131,14 +139,12 @@ ROWS = [
     )(one(_other_contracts)),
     _refused(
         "sign/name-of-domain",
-        Demand(
-            title="Does the payer sign for a wrong name of the token's domain?",
-            ground=texts.silent(
-                texts.TOKEN_NAME,
-                why="a signature for it never settles, so nothing is lost by it",
+        demand(
+            "Does the payer sign for a wrong name of the token's domain?",
+            texts.silent(
+                texts.TOKEN_NAME, why="a signature for it never settles, so nothing is lost by it"
             ),
-            test=lambda played: f"payments signed: {len(played.signed)}",
-        ),
+        )(lambda played: f"payments signed: {len(played.signed)}"),
         absent=_NO_EXTRA | dict.fromkeys(BY_PERMIT2, "the domain is Permit2's, not the token's"),
     )(
         Story(
@@ -147,18 +153,9 @@ ROWS = [
             ]
         )
     ),
-    _refused(
-        "sign/window-of-years",
-        Demand(
-            title="An authorization ends within a day, though the offer allows ten years",
-            ground=texts.ours(
-                texts.LIFETIME,
-                because="it can be used until it ends: a payment that was refused or given up "
-                "is taken when nobody remembers it (x402-redteam: authorization lifetime)",
-            ),
-            test=_ends_within_a_day,
-        ),
-    )(one(lambda _, right: replace(right, timeout_s=TEN_YEARS_S))),
+    _refused("sign/window-of-years", _ends_within_a_day)(
+        one(lambda _, right: replace(right, timeout_s=TEN_YEARS_S))
+    ),
     _refused(
         "sign/scheme",
         nothing(

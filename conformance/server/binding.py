@@ -5,7 +5,7 @@ from typing import Any
 
 from x402sim.protocol.messages import decoded, encode
 from x402sim.suite import texts
-from x402sim.suite.server.case import Demand, buys_one, buys_one_repeated, case, uncounted
+from x402sim.suite.server.case import buys_one, buys_one_repeated, case, demand, uncounted
 from x402sim.suite.server.double import SETTLE, VERIFY, is_answered
 from x402sim.suite.server.observed import Uses
 from x402sim.suite.server.play import BEGINS_S, Play
@@ -40,10 +40,18 @@ async def _at_once(play: Play, path: str, *, strict: bool) -> Uses:
     return await play.distinguished(payment, answers)
 
 
+@demand(
+    "How often the handler runs for a payment in five requests at once",
+    texts.silent(texts.VERIFIES, why="nothing says when the work is done"),
+)
 def _how_often(_: Play, runs: int) -> Found:
     return f"what is sold was made {runs} times for one payment" if runs > 1 else None
 
 
+@demand(
+    "The payment of something cheap does not buy something dear",
+    texts.explicit(texts.MATCHES, texts.PARAMETERS),
+)
 def _not_for_less(play: Play, observed: Uses) -> Found:
     if not observed.successes:
         return None
@@ -54,6 +62,11 @@ def _not_for_less(play: Play, observed: Uses) -> Found:
     )
 
 
+@demand(
+    "The payment of something cheap, sent for something dear, is charged only if served",
+    texts.derived(texts.STATUS_FAILED, texts.INTENT, so="a payment that is refused does not move"),
+    suffix="charged",
+)
 def _not_charged(play: Play, observed: Uses) -> Found:
     if len(observed.moved) <= len(observed.successes):
         return None
@@ -65,6 +78,11 @@ def _not_charged(play: Play, observed: Uses) -> Found:
     )
 
 
+@demand(
+    "The answer to a used payment, sent again",
+    texts.silent(texts.UNIQUE, why="nothing says how a replay is answered"),
+    suffix="kept",
+)
 def _is_kept(play: Play, observed: Uses) -> Found:
     again = observed.answers[1]
     if again.is_2xx:
@@ -72,6 +90,11 @@ def _is_kept(play: Play, observed: Uses) -> Found:
     return f"the same payment again is refused with {again.status}"
 
 
+@demand(
+    "A payment in five requests at once: no 5xx",
+    texts.ours(texts.STATUS_SERVER, because="a payer takes it for an outage and tries again"),
+    suffix="answer",
+)
 def _in_order(play: Play, observed: Uses) -> Found:
     wrong = next((each for each in observed.answers if each.is_server_error), None)
     if wrong is None:
@@ -79,21 +102,12 @@ def _in_order(play: Play, observed: Uses) -> Found:
     return Violation(demand="used-is-no-5xx", actual=observed.summary)
 
 
+@demand("Two payments at once are served, each once", texts.explicit(texts.SUCCESS))
 def _both(play: Play, observed: Uses) -> Found:
     sold = len(observed.successes)
     if sold + len(observed.unused) == len(observed.answers) and sold == len(observed.moved):
         return None
     return Violation(demand="two-payments-two-answers", actual=observed.summary)
-
-
-_CHARGED = Demand(
-    title="The payment of something cheap, sent for something dear, is charged only if served",
-    ground=texts.derived(
-        texts.STATUS_FAILED, texts.INTENT, so="a payment that is refused does not move"
-    ),
-    test=_not_charged,
-    suffix="charged",
-)
 
 
 @case("binding/elsewhere", buys_one("A used payment buys nothing at another path"))
@@ -115,15 +129,7 @@ async def _elsewhere(play: Play) -> Uses:
     return await play.distinguished(payment, answers, other)
 
 
-@case(
-    "binding/dearer",
-    Demand(
-        title="The payment of something cheap does not buy something dear",
-        ground=texts.explicit(texts.MATCHES, texts.PARAMETERS),
-        test=_not_for_less,
-    ),
-    _CHARGED,
-)
+@case("binding/dearer", _not_for_less, _not_charged)
 async def _dearer(play: Play) -> Uses:
     """Pay for the dearest item with an unused payment of the cheapest item."""
     drafts = {item.shown: (await play.draft(item), item) for item in play.items}
@@ -158,16 +164,7 @@ async def _another_body(play: Play) -> Uses:
     return await play.distinguished(payment, answers, other)
 
 
-@case(
-    "many/again",
-    buys_one("The same payment, sent three times, buys a single item"),
-    Demand(
-        title="The answer to a used payment, sent again",
-        ground=texts.silent(texts.UNIQUE, why="nothing says how a replay is answered"),
-        test=_is_kept,
-        suffix="kept",
-    ),
-)
+@case("many/again", buys_one("The same payment, sent three times, buys a single item"), _is_kept)
 async def _again(play: Play) -> Uses:
     """Buy, and send the same payment twice more, each time after the whole answer."""
     payment = await play.draft()
@@ -178,14 +175,7 @@ async def _again(play: Play) -> Uses:
 @case(
     "many/at-once",
     buys_one("A payment in five requests at once, verified together, buys a single item"),
-    Demand(
-        title="A payment in five requests at once: no 5xx",
-        ground=texts.ours(
-            texts.STATUS_SERVER, because="a payer takes it for an outage and tries again"
-        ),
-        test=_in_order,
-        suffix="answer",
-    ),
+    _in_order,
 )
 async def _at_once_strict(play: Play) -> Uses:
     return await _at_once(play, VERIFY, strict=True)
@@ -210,14 +200,7 @@ async def _at_once_repeated(play: Play) -> Uses:
     return await _at_once(play, VERIFY, strict=False)
 
 
-@case(
-    "many/runs",
-    Demand(
-        title="How often the handler runs for a payment in five requests at once",
-        ground=texts.silent(texts.VERIFIES, why="nothing says when the work is done"),
-        test=_how_often,
-    ),
-)
+@case("many/runs", _how_often)
 async def _runs(play: Play) -> int:
     """Return how often the handler ran for a single payment, by a counter in the goods.
 
@@ -229,14 +212,7 @@ async def _runs(play: Play) -> int:
     return made
 
 
-@case(
-    "many/two",
-    Demand(
-        title="Two payments at once are served, each once",
-        ground=texts.explicit(texts.SUCCESS),
-        test=_both,
-    ),
-)
+@case("many/two", _both)
 async def _two_payers(play: Play) -> Uses:
     """Buy twice at once with two payments: both are served, and settled by then or soon after."""
     payments = [await play.draft(), await play.draft()]

@@ -7,7 +7,7 @@ from starlette.datastructures import Headers
 
 from x402sim.report.results import Loss
 from x402sim.suite import texts
-from x402sim.suite.server.case import Demand, case
+from x402sim.suite.server.case import case, demand
 from x402sim.suite.server.double import VERIFY
 from x402sim.suite.server.payment import Payment
 from x402sim.suite.server.play import Play
@@ -87,6 +87,14 @@ def _is_not_given_away(play: Play, observed: Shared) -> Found:
     )
 
 
+@demand(
+    "No shared cache may keep the 402 or the paid answer, whatever Vary names",
+    texts.ours(
+        texts.HEURISTIC,
+        because="x402-foundation/x402 issues 2955 and 2990: caches kept paid answers "
+        "that said nothing; and some CDNs heed no Vary",
+    ),
+)
 def _is_forbidden(play: Play, observed: Shared) -> Found:
     for what, answer in (("the paid answer", observed.paid), ("the 402", observed.offer)):
         if _is_permitted(answer):
@@ -94,6 +102,16 @@ def _is_forbidden(play: Play, observed: Shared) -> Found:
     return _is_not_given_away(play, observed)
 
 
+@demand(
+    "A shared cache answers no payment with a stored 402",
+    texts.derived(
+        texts.SIGNAL,
+        texts.NOMINATED,
+        texts.PUBLIC,
+        so="a 402 that a cache may keep, without Vary, answers requests that pay, too",
+    ),
+    suffix="offer",
+)
 def _is_not_stale(play: Play, observed: Shared) -> Found:
     if _is_permitted(observed.offer) and not _is_kept_apart(play, observed.offer):
         return _permits(observed.offer, "the 402")
@@ -109,39 +127,17 @@ def _is_not_stale(play: Play, observed: Shared) -> Found:
 ROWS = [
     case(
         "offer/cache",
-        Demand(
-            title="A shared cache serves nobody the goods of another payer",
-            ground=texts.derived(
+        demand(
+            "A shared cache serves nobody the goods of another payer",
+            texts.derived(
                 texts.NO_VALID_PAYMENT,
                 texts.NOMINATED,
                 texts.PUBLIC,
                 so="who gets a paid answer out of a cache has attached no payment; a cache "
                 "tells them apart only by a header that Vary names, or is not to keep it",
             ),
-            test=_is_not_given_away,
-        ),
-        Demand(
-            title="A shared cache answers no payment with a stored 402",
-            ground=texts.derived(
-                texts.SIGNAL,
-                texts.NOMINATED,
-                texts.PUBLIC,
-                so="a 402 that a cache may keep, without Vary, answers requests that pay, too",
-            ),
-            test=_is_not_stale,
-            suffix="offer",
-        ),
+        )(_is_not_given_away),
+        _is_not_stale,
     )(_through(0)),
-    case(
-        "offer/cache-forbidden",
-        Demand(
-            title="No shared cache may keep the 402 or the paid answer, whatever Vary names",
-            ground=texts.ours(
-                texts.HEURISTIC,
-                because="x402-foundation/x402 issues 2955 and 2990: caches kept paid answers "
-                "that said nothing; and some CDNs heed no Vary",
-            ),
-            test=_is_forbidden,
-        ),
-    )(_through(60)),
+    case("offer/cache-forbidden", _is_forbidden)(_through(60)),
 ]

@@ -7,7 +7,7 @@ from typing import Any
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.money import Transfer
-from x402sim.suite.server.case import ONE_PATH, Demand, buys_one_repeated, case, is_blamed
+from x402sim.suite.server.case import ONE_PATH, buys_one_repeated, case, demand, is_blamed
 from x402sim.suite.server.double import SETTLE, VERIFY
 from x402sim.suite.server.observed import Uses
 from x402sim.suite.server.payment import Payment
@@ -45,6 +45,10 @@ def _reversed(value: Any) -> Any:
     return {name: _reversed(value[name]) for name in reversed(value)}
 
 
+@demand(
+    "After two payments at once, each answer names the right settlement",
+    texts.explicit(texts.RESPONSE, texts.TRANSACTION),
+)
 def _each_its_own(play: Play, observed: Several) -> Found:
     for payment, answer in zip(observed.payments, observed.answers, strict=True):
         mine = {each.tx_hash for each in observed.moved if each.nonce == payment.nonce.lower()}
@@ -59,6 +63,15 @@ def _each_its_own(play: Play, observed: Several) -> Found:
     return None
 
 
+@demand(
+    "Another payer's payment with the same nonce is served if the money moves",
+    texts.derived(
+        texts.AUTHORIZER,
+        texts.SUCCESS,
+        so="of two payers, the same nonce is in two payments, and the transfer of one "
+        "settles nothing of the other",
+    ),
+)
 def _second_is_its_own(play: Play, observed: Several) -> Found:
     last, value = observed.answers[-1], observed.payments[1].auth.value
     if last.is_sale and play.amount_told(last) == 0 and not observed.moved:
@@ -80,6 +93,15 @@ def _last_is_served(play: Play, observed: Several) -> Found:
     return Violation(demand="good-after-refused", actual=observed.summary)
 
 
+@demand(
+    "A used payment without the signature gets nothing",
+    texts.derived(
+        texts.NO_VALID_PAYMENT,
+        texts.PARAMETERS,
+        so="everybody can read a settled authorization on the chain; what is sent "
+        "again with another signature is no valid payment",
+    ),
+)
 def _last_is_refused(play: Play, observed: Several) -> Found:
     if not observed.answers[-1].is_sale:
         return None
@@ -95,6 +117,14 @@ def _last_is_refused(play: Play, observed: Several) -> Found:
     )
 
 
+@demand(
+    "An endless window: the answer is no 5xx",
+    texts.derived(
+        texts.STATUS_INVALID,
+        texts.STATUS_SERVER,
+        so="there is a status for a payment that is not taken, and a server's error is another",
+    ),
+)
 def _no_error(play: Play, observed: Several) -> Found:
     answer = observed.answers[0]
     if answer.status and not answer.is_server_error:
@@ -143,14 +173,7 @@ async def _for_other_requests(play: Play) -> Uses:
     return await play.distinguished(payment, answers)
 
 
-@case(
-    "many/receipts",
-    Demand(
-        title="After two payments at once, each answer names the right settlement",
-        ground=texts.explicit(texts.RESPONSE, texts.TRANSACTION),
-        test=_each_its_own,
-    ),
-)
+@case("many/receipts", _each_its_own)
 async def _two_receipts(play: Play) -> Several:
     """Buy twice at once: both settlements are under way together."""
     payments = [await play.draft(), await play.draft()]
@@ -160,26 +183,16 @@ async def _two_receipts(play: Play) -> Several:
 
 @case(
     "many/same-nonce",
-    Demand(
-        title="Another payer's payment with the same nonce is served if the money moves",
-        ground=texts.derived(
-            texts.AUTHORIZER,
-            texts.SUCCESS,
-            so="of two payers, the same nonce is in two payments, and the transfer of one "
-            "settles nothing of the other",
-        ),
-        test=_second_is_its_own,
-    ),
-    Demand(
-        title="Another payer's payment with the same nonce is served",
-        ground=texts.ours(
+    _second_is_its_own,
+    demand(
+        "Another payer's payment with the same nonce is served",
+        texts.ours(
             texts.AUTHORIZER,
             because="who has seen a nonce that waits can block its payment; as nonces are "
             "random, a server that keeps them alone is right in every other case",
         ),
-        test=_last_is_served,
         suffix="served",
-    ),
+    )(_last_is_served),
 )
 async def _same_nonce(play: Play) -> Several:
     """Buy, and let another payer buy with a payment of the same nonce."""
@@ -195,19 +208,7 @@ async def _same_nonce(play: Play) -> Several:
     )
 
 
-@case(
-    "many/unsigned",
-    Demand(
-        title="A used payment without the signature gets nothing",
-        ground=texts.derived(
-            texts.NO_VALID_PAYMENT,
-            texts.PARAMETERS,
-            so="everybody can read a settled authorization on the chain; what is sent "
-            "again with another signature is no valid payment",
-        ),
-        test=_last_is_refused,
-    ),
-)
+@case("many/unsigned", _last_is_refused)
 async def _unsigned(play: Play) -> Several:
     """Buy, and send the same authorization with a signature of somebody else."""
     payment = await play.draft()
@@ -218,15 +219,14 @@ async def _unsigned(play: Play) -> Several:
 
 @case(
     "many/refused-before",
-    Demand(
-        title="A payment is good after a refused payment with the same nonce",
-        ground=texts.ours(
+    demand(
+        "A payment is good after a refused payment with the same nonce",
+        texts.ours(
             texts.SUCCESS,
             because="what was refused has used nothing; else a false one of somebody who "
             "has seen its nonce ends it",
         ),
-        test=_last_is_served,
-    ),
+    )(_last_is_served),
 )
 async def _refused_before(play: Play) -> Several:
     """Send a payment changed after signing, and then the good payment."""
@@ -235,18 +235,7 @@ async def _refused_before(play: Play) -> Several:
     return await _sent(play, [false, payment])
 
 
-@case(
-    "payment/endless",
-    Demand(
-        title="An endless window: the answer is no 5xx",
-        ground=texts.derived(
-            texts.STATUS_INVALID,
-            texts.STATUS_SERVER,
-            so="there is a status for a payment that is not taken, and a server's error is another",
-        ),
-        test=_no_error,
-    ),
-)
+@case("payment/endless", _no_error)
 async def _endless(play: Play) -> Several:
     """Send a payment whose window never ends, which the token allows."""
     return await _sent(play, [(await play.draft()).signed(valid_before=2**256 - 1)])

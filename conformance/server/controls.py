@@ -5,7 +5,7 @@ from x402sim.protocol.money import to_base
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.row import only
-from x402sim.suite.server.case import Demand, case
+from x402sim.suite.server.case import case, demand
 from x402sim.suite.server.observed import Trade
 from x402sim.suite.server.play import UNUSED, Play
 from x402sim.suite.verdict import Found, Inconclusive, Violation
@@ -42,32 +42,28 @@ def _receipt(play: Play, observed: Trade) -> Found:
 
 @case(
     "control/sells",
-    Demand(
-        title="A good payment is served, with a single transfer of the price to the shop",
-        ground=texts.derived(texts.SUCCESS, texts.ONE_TRANSFER, so="this is what a purchase is"),
-        test=_sells,
+    demand(
+        "A good payment is served, with a single transfer of the price to the shop",
+        texts.derived(texts.SUCCESS, texts.ONE_TRANSFER, so="this is what a purchase is"),
         absent={Dialect.UPTO: "the price is a maximum"},
-    ),
-    Demand(
-        title="A good payment is served, with a single transfer of the used amount to the shop",
-        ground=texts.derived(texts.SUCCESS, texts.ONE_TRANSFER, so="this is what a purchase is"),
-        test=_sells,
+    )(_sells),
+    demand(
+        "A good payment is served, with a single transfer of the used amount to the shop",
+        texts.derived(texts.SUCCESS, texts.ONE_TRANSFER, so="this is what a purchase is"),
         absent=only([Dialect.UPTO], "the price is the amount"),
-    ),
-    Demand(
-        title="The answer names the settlement",
-        ground=texts.explicit(texts.RESPONSE, texts.SUCCESS_FIELD, texts.TRANSACTION),
-        test=_receipt,
+    )(_sells),
+    demand(
+        "The answer names the settlement",
+        texts.explicit(texts.RESPONSE, texts.SUCCESS_FIELD, texts.TRANSACTION),
         suffix="receipt",
         absent={Dialect.UPTO: "the answer names the amount, too"},
-    ),
-    Demand(
-        title="The answer names the settlement, and the settled amount",
-        ground=texts.explicit(texts.RESPONSE, texts.TRANSACTION, texts.AMOUNT_TOLD),
-        test=_receipt,
+    )(_receipt),
+    demand(
+        "The answer names the settlement, and the settled amount",
+        texts.explicit(texts.RESPONSE, texts.TRANSACTION, texts.AMOUNT_TOLD),
         suffix="receipt",
         absent=only([Dialect.UPTO], "the price is the amount"),
-    ),
+    )(_receipt),
     is_control=True,
 )
 async def _buys(play: Play) -> Trade:

@@ -9,7 +9,7 @@ from x402sim.protocol.bazaar import difference
 from x402sim.protocol.messages import encode
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
-from x402sim.suite.server.case import Demand, case
+from x402sim.suite.server.case import case, demand
 from x402sim.suite.server.payment import offers_in
 from x402sim.suite.server.play import Item, Play
 from x402sim.suite.server.raw import Answer
@@ -56,6 +56,10 @@ def _request(item: Item, given: Mapping[str, Any]) -> Item | None:
     return Item(method, target, body)
 
 
+@demand(
+    "The 402's description matches the 402's schema",
+    texts.explicit(texts.VALIDATES, texts.INPUT_TYPE),
+)
 def _is_as_its_schema(_: Play, observed: Sequence[Described]) -> Found:
     for each in observed:
         wrong = difference(each.said.get("schema"), each.said.get("info"))
@@ -66,6 +70,11 @@ def _is_as_its_schema(_: Play, observed: Sequence[Described]) -> Found:
     return None
 
 
+@demand(
+    "The 402 names the HTTP method of the sale",
+    texts.derived(texts.DECLARES, so="a method by which it is not sold is no specification of it"),
+    suffix="method",
+)
 def _is_that_method(_: Play, observed: Sequence[Described]) -> Found:
     for each in observed:
         if each.input.get("method") != each.item.method:
@@ -80,6 +89,11 @@ def _terms(offers: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     return sorted(tuple(str(each.get(name)).lower() for name in _TERMS) for each in offers)
 
 
+@demand(
+    "The goods described in the 402 are sold, at the price in the 402",
+    texts.ours(texts.DECLARES, because="a reader of the catalogue cannot buy the listed resource"),
+    suffix="sold",
+)
 def _is_sold_so(play: Play, observed: Sequence[Described]) -> Found:
     for each in observed:
         if each.described is None:
@@ -92,6 +106,11 @@ def _is_sold_so(play: Play, observed: Sequence[Described]) -> Found:
     return None
 
 
+@demand(
+    "The goods are like the example",
+    texts.ours(texts.DECLARES, because="a payer has chosen by the example"),
+    suffix="example",
+)
 def _is_like_its_example(_: Play, observed: Sequence[Described]) -> Found:
     for each in observed:
         example = _object(_object(each.said.get("info")).get("output")).get("example")
@@ -135,6 +154,10 @@ async def _entries(play: Play) -> list[Mapping[str, Any]]:
     return found
 
 
+@demand(
+    "The goods in the server's own catalogues are sold, at the listed price",
+    texts.ours(texts.LISTED, because="a payer has chosen by the price that is listed"),
+)
 def _is_as_listed(_: Play, observed: Sequence[Listed]) -> Found:
     for each in observed:
         if each.is_guessed and each.answer.status in NOT_SO - NOT_THERE:
@@ -154,33 +177,10 @@ def _is_as_listed(_: Play, observed: Sequence[Listed]) -> Found:
 
 @case(
     "discovery/described",
-    Demand(
-        title="The 402's description matches the 402's schema",
-        ground=texts.explicit(texts.VALIDATES, texts.INPUT_TYPE),
-        test=_is_as_its_schema,
-    ),
-    Demand(
-        title="The 402 names the HTTP method of the sale",
-        ground=texts.derived(
-            texts.DECLARES, so="a method by which it is not sold is no specification of it"
-        ),
-        test=_is_that_method,
-        suffix="method",
-    ),
-    Demand(
-        title="The goods described in the 402 are sold, at the price in the 402",
-        ground=texts.ours(
-            texts.DECLARES, because="a reader of the catalogue cannot buy the listed resource"
-        ),
-        test=_is_sold_so,
-        suffix="sold",
-    ),
-    Demand(
-        title="The goods are like the example",
-        ground=texts.ours(texts.DECLARES, because="a payer has chosen by the example"),
-        test=_is_like_its_example,
-        suffix="example",
-    ),
+    _is_as_its_schema,
+    _is_that_method,
+    _is_sold_so,
+    _is_like_its_example,
     absent=V2_ONLY,
 )
 async def _described(play: Play) -> list[Described]:
@@ -210,11 +210,7 @@ async def _described(play: Play) -> list[Described]:
 
 @case(
     "discovery/listed",
-    Demand(
-        title="The goods in the server's own catalogues are sold, at the listed price",
-        ground=texts.ours(texts.LISTED, because="a payer has chosen by the price that is listed"),
-        test=_is_as_listed,
-    ),
+    _is_as_listed,
     absent=dict.fromkeys(
         (Dialect.V1, Dialect.PERMIT2, Dialect.UPTO),
         "a catalogue is one: it is judged with version 2",

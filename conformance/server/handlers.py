@@ -12,9 +12,9 @@ from x402sim.suite.server.case import (
     HUNG_UP,
     REFUSED,
     SERVED_ONLY_IF_SETTLED,
-    Demand,
     case,
     charged_only_if_served,
+    demand,
     of_a_lost_answer,
     served_only_if_settled,
     uncounted,
@@ -43,6 +43,14 @@ async def _slow(play: Play) -> tuple[Item, float]:
 _INVALID = as_json({"isValid": False, "invalidReason": "insufficient_funds"})
 
 
+@demand(
+    "The handler runs only for a payment that verify has accepted",
+    texts.derived(
+        texts.NO_VALID_PAYMENT,
+        texts.FLOW,
+        so="in either flow the resource executes after its payment was verified, or settled",
+    ),
+)
 def _is_not_made(_: Play, runs: int) -> Found:
     if runs <= 0:
         return None
@@ -51,6 +59,14 @@ def _is_not_made(_: Play, runs: int) -> Found:
     )
 
 
+@demand(
+    "A charged redirect names the transaction",
+    texts.derived(
+        texts.RESPONSE,
+        texts.TRANSACTION,
+        so="a settlement is told with the answer that it belongs to",
+    ),
+)
 def _is_named(play: Play, observed: Trade) -> Found:
     if not observed.moved or play.receipt(observed.answers[0]).get("transaction"):
         return None
@@ -61,6 +77,15 @@ def _is_named(play: Play, observed: Trade) -> Found:
     )
 
 
+@demand(
+    "A redirect to the paid goods is settled",
+    texts.ours(
+        texts.SUCCESS,
+        because="where a redirect delivers to a store of files, it was had for "
+        "nothing (x402-foundation/x402 issue 3465)",
+    ),
+    suffix="settled",
+)
 def _is_charged(play: Play, observed: Trade) -> Found:
     if observed.moved or play.amount_told(observed.answers[0]) == 0:
         return None
@@ -84,6 +109,15 @@ class Metered:
     asked: Sequence[int]
 
 
+@demand(
+    "The amount used is settled, once, no more and no less",
+    texts.derived(
+        texts.USED,
+        texts.DETERMINED,
+        texts.UPTO_ACTUAL,
+        so="who settles the maximum, nothing, or before the work does not settle the amount used",
+    ),
+)
 def _is_what_was_used(play: Play, observed: Sequence[Metered]) -> Found:
     for each in observed:
         most, moved = each.trade.payment.auth.value, [it.amount_base for it in each.trade.moved]
@@ -106,21 +140,7 @@ def _is_what_was_used(play: Play, observed: Sequence[Metered]) -> Found:
     return None
 
 
-@case(
-    "handler/used",
-    Demand(
-        title="The amount used is settled, once, no more and no less",
-        ground=texts.derived(
-            texts.USED,
-            texts.DETERMINED,
-            texts.UPTO_ACTUAL,
-            so="who settles the maximum, nothing, or before the work does not settle the amount "
-            "used",
-        ),
-        test=_is_what_was_used,
-    ),
-    absent=only([Dialect.UPTO], "the price is the amount"),
-)
+@case("handler/used", _is_what_was_used, absent=only([Dialect.UPTO], "the price is the amount"))
 async def _metered(play: Play) -> list[Metered]:
     """Buy each item whose use is known."""
     if not play.metered:
@@ -148,6 +168,10 @@ class Streamed:
     is_settled: bool
 
 
+@demand(
+    "A paid stream comes as a whole, with a single transfer",
+    texts.explicit(texts.SUCCESS, texts.ONE_TRANSFER),
+)
 def _is_whole(play: Play, observed: Streamed) -> Found:
     answer, count = observed.trade.answers[0], len(observed.trade.moved)
     is_paid = count == 1 or (count == 0 and play.used_nothing(observed.trade))
@@ -156,16 +180,27 @@ def _is_whole(play: Play, observed: Streamed) -> Found:
     return Violation(demand="whole-stream", actual=observed.trade.summary)
 
 
+@demand(
+    "A stream begins with the receipt",
+    texts.ours(texts.RESPONSE, because="a header cannot follow the body that it belongs to"),
+    suffix="receipt",
+)
 def _is_proven(play: Play, observed: Streamed) -> Found:
     if not observed.is_settled or play.receipt(observed.trade.answers[0]).get("transaction"):
         return None
     return Violation(demand="receipt-before-stream", actual=observed.trade.summary)
 
 
+@demand(
+    "When a stream is settled",
+    texts.silent(texts.FAILED_HANDLER, why="both flows are there; one answer is no rule for it"),
+    suffix="when",
+)
 def _when(_: Play, observed: Streamed) -> Found:
     return f"it is settled {'before' if observed.is_settled_first else 'after'} the first piece"
 
 
+@demand("The client leaves within a stream: the stream is paid for", SERVED_ONLY_IF_SETTLED)
 def _left_is_paid(play: Play, observed: Streamed) -> Found:
     if observed.is_settled or play.used_nothing(observed.trade):
         return None
@@ -176,18 +211,7 @@ def _left_is_paid(play: Play, observed: Streamed) -> Found:
     )
 
 
-@case(
-    "handler/unpaid",
-    Demand(
-        title="The handler runs only for a payment that verify has accepted",
-        ground=texts.derived(
-            texts.NO_VALID_PAYMENT,
-            texts.FLOW,
-            so="in either flow the resource executes after its payment was verified, or settled",
-        ),
-        test=_is_not_made,
-    ),
-)
+@case("handler/unpaid", _is_not_made)
 async def _unpaid(play: Play) -> int:
     """Return how often the handler runs for unpaid requests, and for refused payments."""
 
@@ -204,11 +228,9 @@ async def _unpaid(play: Play) -> int:
 
 @case(
     "handler/expired",
-    Demand(
-        title="The payment expires while the handler works: nothing is served",
-        ground=SERVED_ONLY_IF_SETTLED,
-        test=served_only_if_settled,
-    ),
+    demand(
+        "The payment expires while the handler works: nothing is served", SERVED_ONLY_IF_SETTLED
+    )(served_only_if_settled),
     waits_s=LEAST_S,
 )
 async def _expires(play: Play) -> Trade:
@@ -235,29 +257,7 @@ async def _impatient(play: Play) -> Trade:
     return await play.sent_again(payment, [HUNG_UP], item=item)
 
 
-@case(
-    "handler/redirects",
-    Demand(
-        title="A charged redirect names the transaction",
-        ground=texts.derived(
-            texts.RESPONSE,
-            texts.TRANSACTION,
-            so="a settlement is told with the answer that it belongs to",
-        ),
-        test=_is_named,
-    ),
-    Demand(
-        title="A redirect to the paid goods is settled",
-        ground=texts.ours(
-            texts.SUCCESS,
-            because="where a redirect delivers to a store of files, it was had for "
-            "nothing (x402-foundation/x402 issue 3465)",
-        ),
-        test=_is_charged,
-        suffix="settled",
-    ),
-    waits_s=BEGINS_S,
-)
+@case("handler/redirects", _is_named, _is_charged, waits_s=BEGINS_S)
 async def _redirects(play: Play) -> Trade:
     item = play.handled("redirecting")
     payment = await play.draft(item)
@@ -268,31 +268,7 @@ async def _redirects(play: Play) -> Trade:
     return await play.sent_again(payment, [answer], again=0)
 
 
-@case(
-    "handler/stream",
-    Demand(
-        title="A paid stream comes as a whole, with a single transfer",
-        ground=texts.explicit(texts.SUCCESS, texts.ONE_TRANSFER),
-        test=_is_whole,
-    ),
-    Demand(
-        title="A stream begins with the receipt",
-        ground=texts.ours(
-            texts.RESPONSE, because="a header cannot follow the body that it belongs to"
-        ),
-        test=_is_proven,
-        suffix="receipt",
-    ),
-    Demand(
-        title="When a stream is settled",
-        ground=texts.silent(
-            texts.FAILED_HANDLER, why="both flows are there; one answer is no rule for it"
-        ),
-        test=_when,
-        suffix="when",
-    ),
-    waits_s=LEAST_S,
-)
+@case("handler/stream", _is_whole, _is_proven, _when, waits_s=LEAST_S)
 async def _streams(play: Play) -> Streamed:
     item = play.handled("streaming")
     payment, begun = await play.draft(item), asyncio.Event()
@@ -310,10 +286,8 @@ async def _streams(play: Play) -> Streamed:
 
 @case(
     "handler/stream-refused",
-    Demand(
-        title="Settle refuses: no piece of a stream is served",
-        ground=SERVED_ONLY_IF_SETTLED,
-        test=served_only_if_settled,
+    demand("Settle refuses: no piece of a stream is served", SERVED_ONLY_IF_SETTLED)(
+        served_only_if_settled
     ),
     waits_s=LEAST_S,
 )
@@ -324,20 +298,12 @@ async def _stream_refused(play: Play) -> Trade:
 
 @case(
     "handler/stream-left",
-    Demand(
-        title="The client leaves within a stream: the stream is paid for",
-        ground=SERVED_ONLY_IF_SETTLED,
-        test=_left_is_paid,
-    ),
-    Demand(
-        title="A stream is lost: the same payment gets the goods or the payment's state",
-        ground=texts.ours(
-            texts.RESEND,
-            because="the payer has paid, and holds nothing but this payment",
-        ),
-        test=lambda play, observed: charged_only_if_served(play, observed.trade),
+    _left_is_paid,
+    demand(
+        "A stream is lost: the same payment gets the goods or the payment's state",
+        texts.ours(texts.RESEND, because="the payer has paid, and holds nothing but this payment"),
         suffix="again",
-    ),
+    )(lambda play, observed: charged_only_if_served(play, observed.trade)),
     waits_s=LEAST_S,
 )
 async def _stream_left(play: Play) -> Streamed:

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.x402 import PAYMENT_IDENTIFIER
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.money import Transfer
-from x402sim.suite.server.case import REFUSED, Demand, case
+from x402sim.suite.server.case import REFUSED, case, demand
 from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
 from x402sim.suite.server.payment import Payment, receipt_in
 from x402sim.suite.server.play import PAUSE_S, Play
@@ -19,7 +20,7 @@ from x402sim.suite.wire import as_json, says
 from x402sim.text.words import counted, often
 
 ID = f"extensions.{PAYMENT_IDENTIFIER}.info.id"
-V2_ONLY = {Dialect.V1: "extensions are of version 2"}
+_case = partial(case, absent={Dialect.V1: "extensions are of version 2"})
 RETRYABLE = (202, 409, 423, 425, 429)
 
 
@@ -95,6 +96,10 @@ def _unsigned(_: Play, bought: Payment, __: Payment) -> Payment:
     return bought.with_value("payload.signature", "0x" + "00" * 65)
 
 
+@demand(
+    "The same payment with the same id gets the stored answer, though verify would refuse by now",
+    texts.explicit(texts.SAME_ID, texts.BEFORE_VERIFYING),
+)
 def _is_kept(play: Play, observed: Named) -> Found:
     first, second = observed.first, observed.second
     moves = 0 if play.amount_told(first) == 0 else 1
@@ -110,6 +115,7 @@ def _is_kept(play: Play, observed: Named) -> Found:
     )
 
 
+@demand("The stored answer has PAYMENT-RESPONSE", texts.explicit(texts.STORED), suffix="receipt")
 def _receipt_is_kept(play: Play, observed: Named) -> Found:
     if not observed.second.is_2xx or play.receipt(observed.first) == receipt_in(
         play.dialect, observed.second
@@ -118,6 +124,11 @@ def _receipt_is_kept(play: Play, observed: Named) -> Found:
     return Violation(demand="stored-answer-has-receipt", actual=observed.summary)
 
 
+@demand(
+    "Another payload with a known id is answered 409",
+    texts.explicit(texts.SAME_ID_OTHER),
+    suffix="409",
+)
 def _is_409(_: Play, observed: Named) -> Found:
     if observed.second.status == 409:
         return None
@@ -128,6 +139,9 @@ def _is_409(_: Play, observed: Named) -> Found:
     )
 
 
+@demand(
+    "Two payloads with the same id at once are not both served", texts.explicit(texts.SAME_ID_OTHER)
+)
 def _is_one(play: Play, observed: Named) -> Found:
     if not (observed.first.is_2xx and observed.second.is_2xx):
         return None
@@ -141,6 +155,14 @@ def _is_one(play: Play, observed: Named) -> Found:
     )
 
 
+@demand(
+    "Another payload with a known id is not served unpaid goods",
+    texts.derived(
+        texts.SAME_ID_OTHER,
+        texts.LOOKUP,
+        so="a lookup by the id alone is given to whoever has read the id",
+    ),
+)
 def _buys_nothing(play: Play, observed: Named) -> Found:
     second = observed.second
     if not second.is_2xx or observed.moved[1] or play.amount_told(second) == 0:
@@ -152,6 +174,11 @@ def _buys_nothing(play: Play, observed: Named) -> Found:
     )
 
 
+@demand(
+    "Another payload with a known id, refused, is not charged",
+    texts.derived(texts.SAME_ID_OTHER, texts.INTENT, so="a payment that is refused does not move"),
+    suffix="charged",
+)
 def _is_not_charged(play: Play, observed: Named) -> Found:
     if observed.second.is_2xx or not observed.moved[1]:
         return None
@@ -162,6 +189,10 @@ def _is_not_charged(play: Play, observed: Named) -> Found:
     )
 
 
+@demand(
+    "A payment in progress, sent again, waits, or gets an error to try again",
+    texts.explicit(texts.IN_PROGRESS),
+)
 def _is_processed_once(play: Play, observed: Named) -> Found:
     answer = observed.second
     is_right = answer.is_server_error or answer.status in RETRYABLE
@@ -174,6 +205,10 @@ def _is_processed_once(play: Play, observed: Named) -> Found:
     )
 
 
+@demand(
+    "Where an id is required, a payment without an id is answered 400",
+    texts.explicit(texts.ID_REQUIRED),
+)
 def _is_400(_: Play, observed: Named) -> Found:
     if observed.first.status == 400 and not observed.moved[0]:
         return None
@@ -183,50 +218,7 @@ def _is_400(_: Play, observed: Named) -> Found:
     )
 
 
-_NOTHING = Demand(
-    title="Another payload with a known id is not served unpaid goods",
-    ground=texts.derived(
-        texts.SAME_ID_OTHER,
-        texts.LOOKUP,
-        so="a lookup by the id alone is given to whoever has read the id",
-    ),
-    test=_buys_nothing,
-)
-_OTHER = [
-    _NOTHING,
-    Demand(
-        title="Another payload with a known id is answered 409",
-        ground=texts.explicit(texts.SAME_ID_OTHER),
-        test=_is_409,
-        suffix="409",
-    ),
-    Demand(
-        title="Another payload with a known id, refused, is not charged",
-        ground=texts.derived(
-            texts.SAME_ID_OTHER, texts.INTENT, so="a payment that is refused does not move"
-        ),
-        test=_is_not_charged,
-        suffix="charged",
-    ),
-]
-
-
-@case(
-    "identifier/again",
-    Demand(
-        title="The same payment with the same id gets the stored answer, though verify "
-        "would refuse by now",
-        ground=texts.explicit(texts.SAME_ID, texts.BEFORE_VERIFYING),
-        test=_is_kept,
-    ),
-    Demand(
-        title="The stored answer has PAYMENT-RESPONSE",
-        ground=texts.explicit(texts.STORED),
-        test=_receipt_is_kept,
-        suffix="receipt",
-    ),
-    absent=V2_ONLY,
-)
+@_case("identifier/again", _is_kept, _receipt_is_kept)
 async def _again(play: Play) -> Named:
     """Buy, and send the same payment again when the facilitator refuses the payment."""
     payment = await _draft(play)
@@ -237,15 +229,7 @@ async def _again(play: Play) -> Named:
     return await _named(play, payment, first, payment, second)
 
 
-@case(
-    "identifier/other-at-once",
-    Demand(
-        title="Two payloads with the same id at once are not both served",
-        ground=texts.explicit(texts.SAME_ID_OTHER),
-        test=_is_one,
-    ),
-    absent=V2_ONLY,
-)
+@_case("identifier/other-at-once", _is_one)
 async def _two_at_once(play: Play) -> Named:
     """Send two payments with one id at once: verify is held, so that a late claim shows."""
     payment = await _draft(play)
@@ -258,15 +242,7 @@ async def _two_at_once(play: Play) -> Named:
     return await _named(play, payment, first, other, second)
 
 
-@case(
-    "identifier/busy",
-    Demand(
-        title="A payment in progress, sent again, waits, or gets an error to try again",
-        ground=texts.explicit(texts.IN_PROGRESS),
-        test=_is_processed_once,
-    ),
-    absent=V2_ONLY,
-)
+@_case("identifier/busy", _is_processed_once)
 async def _busy(play: Play) -> Named:
     """Send a payment again during the settlement."""
     payment, gate = await _draft(play), asyncio.Event()
@@ -281,15 +257,7 @@ async def _busy(play: Play) -> Named:
     return await _named(play, payment, first, payment, second)
 
 
-@case(
-    "identifier/required",
-    Demand(
-        title="Where an id is required, a payment without an id is answered 400",
-        ground=texts.explicit(texts.ID_REQUIRED),
-        test=_is_400,
-    ),
-    absent=V2_ONLY,
-)
+@_case("identifier/required", _is_400)
 async def _unnamed(play: Play) -> Named:
     payment = await _draft(play)
     required = play.required(play.answers[-1])
@@ -302,11 +270,11 @@ async def _unnamed(play: Play) -> Named:
 
 ROWS = [
     *(
-        case(f"identifier/{slug}", *_OTHER, absent=V2_ONLY)(_another(change))
+        _case(f"identifier/{slug}", _buys_nothing, _is_409, _is_not_charged)(_another(change))
         for slug, change in {
             "other": lambda _, __, new: new,
             "payer": _of_another_payer,
         }.items()
     ),
-    case("identifier/unsigned", _NOTHING, absent=V2_ONLY)(_another(_unsigned)),
+    _case("identifier/unsigned", _buys_nothing)(_another(_unsigned)),
 ]

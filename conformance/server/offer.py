@@ -9,7 +9,7 @@ from x402sim.protocol import x402
 from x402sim.protocol.networks import NETWORKS
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
-from x402sim.suite.server.case import Demand, case
+from x402sim.suite.server.case import Demand, case, demand
 from x402sim.suite.server.observed import Trade
 from x402sim.suite.server.payment import offers_in, payable, payables, required_in
 from x402sim.suite.server.play import Headers, Play
@@ -59,6 +59,10 @@ def _wrong_in(dialect: Dialect, offer: dict[str, Any]) -> str:
     return ""
 
 
+@demand(
+    "The offer has every required field, of the right type",
+    texts.explicit(texts.SIGNAL, texts.REQUIRED, texts.FIELDS, texts.FIELDS_V1, texts.RESOURCE),
+)
 def _is_whole(play: Play, answer: Answer) -> Found:
     required = play.required(answer)
     wrong = next(
@@ -79,6 +83,11 @@ def _is_whole(play: Play, answer: Answer) -> Found:
     return Violation(demand="whole-offer", actual=f"{wrong}; {answer.how}")
 
 
+@demand(
+    "The 402 gives the reason in words",
+    texts.ours(texts.EXPLAINS, because="a payer can act on a reason only"),
+    suffix="reason",
+)
 def _says_why(play: Play, answer: Answer) -> Found:
     required = play.required(answer)
     if isinstance(required.get("error"), str) and required["error"]:
@@ -103,6 +112,17 @@ def _same(play: Play, answer: Answer) -> Found:
     )
 
 
+@demand(
+    "The body offers nothing beyond PAYMENT-REQUIRED",
+    texts.derived(
+        texts.ACCEPTS,
+        texts.REQUIRED_AMOUNT,
+        so="a request has one list of offers. If an offer stands in the header only, "
+        "or in the body only, header or body is wrong",
+    ),
+    suffix="same",
+    absent={Dialect.V1: "its offer is the body", Dialect.MCP: "server/tool/offer-both demands it"},
+)
 def _same_in_body(play: Play, answer: Answer) -> Found:
     """Find an offer of the body that the header lacks; for version 1, `_same` looks."""
     body = answer.json if isinstance(answer.json, dict) else {}
@@ -127,6 +147,11 @@ def _same_in_body(play: Play, answer: Answer) -> Found:
     return None
 
 
+@demand(
+    "The offer names the token as the token's own domain does",
+    texts.explicit(texts.TOKEN_NAME, texts.TOKEN_VERSION),
+    suffix="token",
+)
 def _names_the_token(play: Play, answer: Answer) -> Found:
     network = play.room.network
     wanted = (network.token_name, network.token_version)
@@ -145,6 +170,10 @@ def _names_the_token(play: Play, answer: Answer) -> Found:
     return None
 
 
+@demand(
+    "Whether two requests are offered the same",
+    texts.silent(texts.ACCEPTS, why="nothing says how long an offer holds"),
+)
 def _steady(play: Play, observed: tuple[Any, Any]) -> Found:
     first, second = observed
     names = (play.dialect.amount, "payTo", "asset", "network", "scheme")
@@ -171,6 +200,7 @@ def _visited(headers: Headers) -> Callable[[Play], Awaitable[Visit]]:
     return play
 
 
+@demand("A browser's request gets a payable 402", texts.explicit(texts.SIGNAL, texts.REQUIRED))
 def _still_payable(play: Play, observed: Visit) -> Found:
     answer = observed.unpaid
     if answer.status != 402:
@@ -191,7 +221,7 @@ def _is_served(_: Play, observed: Visit) -> Found:
 
 
 def _served(title: str) -> Demand:
-    return Demand(title=title, ground=texts.explicit(texts.SUCCESS), test=_is_served, suffix="paid")
+    return demand(title, texts.explicit(texts.SUCCESS), suffix="paid")(_is_served)
 
 
 NOT_SHARED = "it shares nothing with scripts of other origins, so that no browser's script buys"
@@ -202,6 +232,13 @@ def is_shared(answer: Answer) -> bool:
     return "access-control-allow-origin" in answer.headers
 
 
+@demand(
+    "A script with access to the answers can read offer and receipt",
+    texts.ours(
+        texts.REQUIRED,
+        because="browsers hide headers that are not exposed (xpaysh/awesome-x402#414)",
+    ),
+)
 def _exposed(play: Play, observed: tuple[Answer, Answer]) -> Found:
     if not is_shared(observed[0]):
         return NOT_SHARED
@@ -228,6 +265,10 @@ class Preflight:
     answer: Answer
 
 
+@demand(
+    "A preflight of goods shared with other origins is not asked to pay",
+    texts.explicit(texts.PREFLIGHT),
+)
 def _is_free(play: Play, observed: Preflight) -> Found:
     if observed.answer.status != 402:
         return None
@@ -240,6 +281,11 @@ def _is_free(play: Play, observed: Preflight) -> Found:
     )
 
 
+@demand(
+    "A preflight of shared goods allows the payment's header",
+    texts.ours(texts.REQUIRED, because="else no script in a browser can send a payment"),
+    suffix="allows",
+)
 def _allows(play: Play, observed: Preflight) -> Found:
     answer = observed.answer
     if not is_shared(observed.unpaid):
@@ -255,6 +301,14 @@ def _allows(play: Play, observed: Preflight) -> Found:
     )
 
 
+@demand(
+    "The server's own URL behind a proxy",
+    texts.silent(
+        texts.RESOURCE,
+        why="headers of a proxy are anybody's, and a server that trusts none is right; "
+        "payers that compare URLs refuse (x402-foundation/x402 issues 636 and 924)",
+    ),
+)
 def _calls_itself(play: Play, observed: Visit) -> str:
     required = play.required(observed.unpaid)
     where = required.get("resource") or next(iter(offers_in(play.dialect, observed.unpaid)), {})
@@ -262,6 +316,10 @@ def _calls_itself(play: Play, observed: Visit) -> str:
     return f"asked for at https://{OUTSIDE}, it calls itself {url}"
 
 
+@demand(
+    "Each payable offer is served, for the offered amount",
+    texts.explicit(texts.ACCEPTS, texts.ACCEPTED),
+)
 def _is_each_sold(play: Play, observed: list[Trade]) -> Found:
     for each in observed:
         amount = int(each.payment.offer[play.dialect.amount])
@@ -281,101 +339,40 @@ def _is_each_sold(play: Play, observed: list[Trade]) -> Found:
 
 @case(
     "offer/whole",
-    Demand(
-        title="The offer has every required field, of the right type",
-        ground=texts.explicit(
-            texts.SIGNAL, texts.REQUIRED, texts.FIELDS, texts.FIELDS_V1, texts.RESOURCE
-        ),
-        test=_is_whole,
-    ),
-    Demand(
-        title="The 402 gives the reason in words",
-        ground=texts.ours(texts.EXPLAINS, because="a payer can act on a reason only"),
-        test=_says_why,
-        suffix="reason",
-    ),
-    Demand(
-        title="Both versions in an answer make the same offer",
-        ground=texts.ours(
+    _is_whole,
+    _says_why,
+    demand(
+        "Both versions in an answer make the same offer",
+        texts.ours(
             texts.ACCEPTS,
             because="a payer of the other version pays another price for the same thing",
         ),
-        test=_same,
         suffix="same",
         absent=dict.fromkeys(
             (Dialect.V2, Dialect.PERMIT2, Dialect.UPTO, Dialect.MCP), "it is judged with version 1"
         ),
-    ),
-    Demand(
-        title="The body offers nothing beyond PAYMENT-REQUIRED",
-        ground=texts.derived(
-            texts.ACCEPTS,
-            texts.REQUIRED_AMOUNT,
-            so="a request has one list of offers. If an offer stands in the header only, "
-            "or in the body only, header or body is wrong",
-        ),
-        test=_same_in_body,
-        suffix="same",
-        absent={
-            Dialect.V1: "its offer is the body",
-            Dialect.MCP: "server/tool/offer-both demands it",
-        },
-    ),
-    Demand(
-        title="The offer names the token as the token's own domain does",
-        ground=texts.explicit(texts.TOKEN_NAME, texts.TOKEN_VERSION),
-        test=_names_the_token,
-        suffix="token",
-    ),
+    )(_same),
+    _same_in_body,
+    _names_the_token,
 )
 async def _asked(play: Play) -> Answer:
     return await play.ask()
 
 
-@case(
-    "offer/steady",
-    Demand(
-        title="Whether two requests are offered the same",
-        ground=texts.silent(texts.ACCEPTS, why="nothing says how long an offer holds"),
-        test=_steady,
-    ),
-)
+@case("offer/steady", _steady)
 async def _twice(play: Play) -> tuple[Any, Any]:
     first, second = await play.ask(), await play.ask()
     return tuple(payable(play.dialect, each, play.room.network) for each in (first, second))  # type: ignore[return-value]
 
 
-@case(
-    "offer/cors",
-    Demand(
-        title="A script with access to the answers can read offer and receipt",
-        ground=texts.ours(
-            texts.REQUIRED,
-            because="browsers hide headers that are not exposed (xpaysh/awesome-x402#414)",
-        ),
-        test=_exposed,
-    ),
-)
+@case("offer/cors", _exposed)
 async def _from_a_browser(play: Play) -> tuple[Answer, Answer]:
     unpaid = await play.ask(headers=[ORIGIN])
     payment = await play.draft()
     return unpaid, await play.ask(headers=[ORIGIN, payment.header])
 
 
-@case(
-    "offer/preflight",
-    Demand(
-        title="A preflight of goods shared with other origins is not asked to pay",
-        ground=texts.explicit(texts.PREFLIGHT),
-        test=_is_free,
-    ),
-    Demand(
-        title="A preflight of shared goods allows the payment's header",
-        ground=texts.ours(texts.REQUIRED, because="else no script in a browser can send a payment"),
-        test=_allows,
-        suffix="allows",
-    ),
-)
+@case("offer/preflight", _is_free, _allows)
 async def _preflight(play: Play) -> Preflight:
     unpaid = await play.ask(headers=[ORIGIN])
     wanted = [
@@ -388,19 +385,7 @@ async def _preflight(play: Play) -> Preflight:
     )
 
 
-@case(
-    "offer/proxy",
-    Demand(
-        title="The server's own URL behind a proxy",
-        ground=texts.silent(
-            texts.RESOURCE,
-            why="headers of a proxy are anybody's, and a server that trusts none is right; "
-            "payers that compare URLs refuse (x402-foundation/x402 issues 636 and 924)",
-        ),
-        test=_calls_itself,
-    ),
-    _served("A payment through a proxy is served"),
-)
+@case("offer/proxy", _calls_itself, _served("A payment through a proxy is served"))
 async def _behind_a_proxy(play: Play) -> Visit:
     """Buy as through a proxy that ends TLS; servers of other host names only are not judged."""
     unpaid = await play.ask(headers=PROXY)
@@ -412,11 +397,7 @@ async def _behind_a_proxy(play: Play) -> Visit:
 
 @case(
     "offer/each",
-    Demand(
-        title="Each payable offer is served, for the offered amount",
-        ground=texts.explicit(texts.ACCEPTS, texts.ACCEPTED),
-        test=_is_each_sold,
-    ),
+    _is_each_sold,
     absent={Dialect.V1: "a payment of version 1 does not say which offer it is for"},
 )
 async def _each(play: Play) -> list[Trade]:
@@ -432,13 +413,7 @@ async def _each(play: Play) -> list[Trade]:
 
 
 ROWS = [
-    case(
-        "offer/browser",
-        Demand(
-            title="A browser's request gets a payable 402",
-            ground=texts.explicit(texts.SIGNAL, texts.REQUIRED),
-            test=_still_payable,
-        ),
-        _served("A browser's payment is served"),
-    )(_visited([("Accept", PAGE), ("User-Agent", BROWSER)])),
+    case("offer/browser", _still_payable, _served("A browser's payment is served"))(
+        _visited([("Accept", PAGE), ("User-Agent", BROWSER)])
+    ),
 ]

@@ -8,8 +8,8 @@ from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.server.case import (
     REFUSED,
-    Demand,
     case,
+    demand,
     of_a_lost_settlement,
     of_no_settlement,
     with_facilitator,
@@ -130,6 +130,17 @@ def _told(play: Play, answer: Answer) -> set[str]:
     return {each for each in said if isinstance(each, str) and each}
 
 
+@demand(
+    "A refused settlement is told, with the reason",
+    texts.derived(
+        texts.RESPONSE,
+        texts.ERROR_REASON,
+        texts.ERROR_V1,
+        so="a settlement that failed is a result, too, which an answer that says no more than "
+        "to a request without a payment does not communicate",
+    ),
+    suffix="reason",
+)
 def _reason(play: Play, observed: Trade) -> Found:
     answer = observed.answers[0]
     if not observed.settled or answer.is_2xx or answer.is_server_error:
@@ -140,6 +151,16 @@ def _reason(play: Play, observed: Trade) -> Found:
     return Violation(demand="refused-settlement-has-reason", actual=answer.how)
 
 
+@demand(
+    "A refused settlement is told in PAYMENT-RESPONSE",
+    texts.ours(
+        texts.RESPONSE,
+        because="the text's example of a failure has it there, and clients read it there; no "
+        "MUST stands in it, and `error` of the offer is in a header of the text, too",
+    ),
+    suffix="receipt",
+    absent=dict.fromkeys((Dialect.V1, Dialect.MCP), "the text's example has it in the offer"),
+)
 def _receipt(play: Play, observed: Trade) -> Found:
     answer = observed.answers[0]
     if not observed.settled or answer.is_2xx or answer.is_server_error:
@@ -197,6 +218,14 @@ def _stays(play: Play, observed: Redirected) -> Found:
     )
 
 
+@demand(
+    "The handler fails: no charge, or the answer names the transaction",
+    texts.derived(
+        texts.SUCCESS,
+        texts.RESPONSE,
+        so="a settlement goes with a success, or else its result is told",
+    ),
+)
 def _not_charged(play: Play, observed: Trade) -> Found:
     receipt = play.receipt(observed.answers[0])
     if not observed.moved or receipt.get("transaction"):
@@ -220,67 +249,30 @@ def _as_declared(play: Play, observed: Trade) -> Found:
     )
 
 
-_REFUSAL = [
-    Demand(
-        title="A refused settlement is told, with the reason",
-        ground=texts.derived(
-            texts.RESPONSE,
-            texts.ERROR_REASON,
-            texts.ERROR_V1,
-            so="a settlement that failed is a result, too, which an answer that says no more than "
-            "to a request without a payment does not communicate",
-        ),
-        test=_reason,
-        suffix="reason",
-    ),
-    Demand(
-        title="A refused settlement is told in PAYMENT-RESPONSE",
-        ground=texts.ours(
-            texts.RESPONSE,
-            because="the text's example of a failure has it there, and clients read it there; no "
-            "MUST stands in it, and `error` of the offer is in a header of the text, too",
-        ),
-        test=_receipt,
-        suffix="receipt",
-        absent=dict.fromkeys((Dialect.V1, Dialect.MCP), "the text's example has it in the offer"),
-    ),
-]
-
-
 @case(
     "order/handler-fails",
-    Demand(
-        title="The handler fails: no charge, or the answer names the transaction",
-        ground=texts.derived(
-            texts.SUCCESS,
-            texts.RESPONSE,
-            so="a settlement goes with a success, or else its result is told",
-        ),
-        test=_not_charged,
-    ),
-    Demand(
-        title="The handler fails: no charge, unless the offer declares to settle before the work",
-        ground=texts.derived(
+    _not_charged,
+    demand(
+        "The handler fails: no charge, unless the offer declares to settle before the work",
+        texts.derived(
             texts.DECLARED_FLOW,
             texts.FLOW,
             texts.FAILED_HANDLER,
             so="who declares no flow works before it settles, and settles no failure",
         ),
-        test=_as_declared,
         suffix="flow",
         absent={Dialect.V1: "its offers cannot declare a payment flow"},
-    ),
-    Demand(
-        title="The handler fails: no charge",
-        ground=texts.ours(
+    )(_as_declared),
+    demand(
+        "The handler fails: no charge",
+        texts.ours(
             texts.FAILED_HANDLER, because="a payer has paid for nothing, and nobody refunds"
         ),
-        test=_as_declared,
         suffix="charged",
         absent=dict.fromkeys(
             (Dialect.V2, Dialect.PERMIT2, Dialect.UPTO), "its offers can declare the payment flow"
         ),
-    ),
+    )(_as_declared),
 )
 async def _fails(play: Play) -> Trade:
     """Pay for a request whose handler fails."""
@@ -308,15 +300,14 @@ ROWS = [
     *(
         case(
             f"order/{path.strip('/')}-redirected",
-            Demand(
-                title=f"{path} is redirected to another host: the server does not follow",
-                ground=texts.ours(
+            demand(
+                f"{path} is redirected to another host: the server does not follow",
+                texts.ours(
                     texts.VERIFIES,
                     because="who can redirect one request then says what is paid "
                     "(x402-foundation/x402#1692)",
                 ),
-                test=_stays,
-            ),
+            )(_stays),
         )(_redirects(path))
         for path in (VERIFY, SETTLE)
     ),
@@ -335,7 +326,7 @@ ROWS = [
         case(
             f"order/{slug}",
             *of_no_settlement(what[0].upper() + what[1:]),
-            *(_REFUSAL if slug == "refused" else []),
+            *([_reason, _receipt] if slug == "refused" else []),
         )(with_facilitator(_always(SETTLE, do)))
         for slug, (what, do) in _SETTLE_NO.items()
     ),

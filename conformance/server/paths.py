@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
-from x402sim.suite.server.case import Demand, case, uncounted
+from x402sim.suite.server.case import Demand, case, demand, uncounted
 from x402sim.suite.server.observed import Asked, Unpaid
 from x402sim.suite.server.play import Headers, Item, Play
 from x402sim.suite.server.raw import Answer
@@ -121,12 +121,29 @@ def _no_errors(_: Play, observed: Unpaid) -> Found:
     return f"answered with a 5xx: {shown}" if got else None
 
 
+@demand(
+    "HEAD without payment is no success",
+    texts.ours(
+        texts.NO_VALID_PAYMENT,
+        because="HEAD runs the handler for nothing where only GET is guarded",
+    ),
+)
 def _head_is_402(_: Play, answer: Answer) -> Found:
     if not answer.is_2xx:
         return None
     return Violation(demand="head-is-no-success", actual=answer.summary)
 
 
+@demand(
+    "An unpaid HEAD runs no handler, and tells no length of the goods",
+    texts.derived(
+        texts.NO_VALID_PAYMENT,
+        texts.HEAD,
+        so="a HEAD asks for the headers of the answer to a GET, and here a GET is paid for. A "
+        "success with the length of the goods, or a goods' number that goes up by the HEAD, "
+        "shows that the handler ran unpaid; a 402, 404 or 405 keeps the demand",
+    ),
+)
 def _head_tells_nothing(play: Play, observed: Unpaid) -> Found:
     answer = observed.tries[0].answer
     length = answer.headers.get("content-length", "none")
@@ -146,6 +163,14 @@ def _head_tells_nothing(play: Play, observed: Unpaid) -> Found:
     )
 
 
+@demand(
+    "HEAD with a payment: charged only if served",
+    texts.ours(
+        texts.INTENT,
+        because="an answer without a body is no goods, and few payers know that a "
+        "HEAD is charged as a GET is",
+    ),
+)
 def _head_is_free(play: Play, observed: Charged) -> Found:
     if not observed.moved or play.item.method != "GET" or observed.get.is_2xx:
         return None
@@ -159,35 +184,32 @@ def _head_is_free(play: Play, observed: Charged) -> Found:
 
 def _demands(what: str) -> list[Demand]:
     return [
-        Demand(
-            title=f"{what}: nothing is served unpaid",
-            ground=texts.derived(
+        demand(
+            f"{what}: nothing is served unpaid",
+            texts.derived(
                 texts.NO_VALID_PAYMENT,
                 texts.SIGNAL,
                 so="another spelling of the request does not attach a payment",
             ),
-            test=_nothing_served("no-other-request-unpaid"),
-        ),
-        Demand(
-            title=f"{what}: is an answer a server error?",
-            ground=texts.silent(texts.SIGNAL, why="nothing is said of requests that are odd"),
-            test=_no_errors,
+        )(_nothing_served("no-other-request-unpaid")),
+        demand(
+            f"{what}: is an answer a server error?",
+            texts.silent(texts.SIGNAL, why="nothing is said of requests that are odd"),
             suffix="errors",
-        ),
+        )(_no_errors),
     ]
 
 
 @case(
     "path/body",
-    Demand(
-        title="Other bodies of a paid request: nothing is served unpaid",
-        ground=texts.derived(
+    demand(
+        "Other bodies of a paid request: nothing is served unpaid",
+        texts.derived(
             texts.NO_VALID_PAYMENT,
             texts.SIGNAL,
             so="another body of the request does not attach a payment",
         ),
-        test=_nothing_served("no-other-body-unpaid"),
-    ),
+    )(_nothing_served("no-other-body-unpaid")),
     absent=ONCE,
 )
 async def _bodies(play: Play) -> Unpaid:
@@ -245,35 +267,12 @@ async def _overridden(play: Play) -> Unpaid:
     return await _tried(play, found)
 
 
-@case(
-    "path/head-success",
-    Demand(
-        title="HEAD without payment is no success",
-        ground=texts.ours(
-            texts.NO_VALID_PAYMENT,
-            because="HEAD runs the handler for nothing where only GET is guarded",
-        ),
-        test=_head_is_402,
-    ),
-)
+@case("path/head-success", _head_is_402)
 async def _asked_by_head(play: Play) -> Answer:
     return await play.ask(method="HEAD")
 
 
-@case(
-    "path/head",
-    Demand(
-        title="An unpaid HEAD runs no handler, and tells no length of the goods",
-        ground=texts.derived(
-            texts.NO_VALID_PAYMENT,
-            texts.HEAD,
-            so="a HEAD asks for the headers of the answer to a GET, and here a GET is paid for. A "
-            "success with the length of the goods, or a goods' number that goes up by the HEAD, "
-            "shows that the handler ran unpaid; a 402, 404 or 405 keeps the demand",
-        ),
-        test=_head_tells_nothing,
-    ),
-)
+@case("path/head", _head_tells_nothing)
 async def _head(play: Play) -> Unpaid:
     observed = await _tried(play, [("HEAD", "HEAD", play.item.target, ())])
     if not observed.tries[0].answer.is_2xx:
@@ -284,18 +283,7 @@ async def _head(play: Play) -> Unpaid:
     return replace(observed, made=made)
 
 
-@case(
-    "path/head-paid",
-    Demand(
-        title="HEAD with a payment: charged only if served",
-        ground=texts.ours(
-            texts.INTENT,
-            because="an answer without a body is no goods, and few payers know that a "
-            "HEAD is charged as a GET is",
-        ),
-        test=_head_is_free,
-    ),
-)
+@case("path/head-paid", _head_is_free)
 async def _head_paid(play: Play) -> Charged:
     payment = await play.draft()
     head = await play.pay(payment, method="HEAD")

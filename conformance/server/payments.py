@@ -15,7 +15,7 @@ from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.money import Transfer
 from x402sim.suite.row import only
-from x402sim.suite.server.case import SERVED_ONLY_IF_SETTLED, Demand, case, is_blamed
+from x402sim.suite.server.case import SERVED_ONLY_IF_SETTLED, Demand, case, demand, is_blamed
 from x402sim.suite.server.double import Call
 from x402sim.suite.server.payment import Payment
 from x402sim.suite.server.play import Play
@@ -163,42 +163,38 @@ def _is_400_or_402(_: Play, observed: list[Refusal]) -> Found:
 
 def _demands(title: str, *, is_header: bool = False) -> list[Demand]:
     found = [
-        Demand(
-            title=f"{title}: the server serves nothing",
-            ground=texts.derived(
+        demand(
+            f"{title}: the server serves nothing",
+            texts.derived(
                 texts.NO_VALID_PAYMENT, texts.PARAMETERS, so="what is not valid buys nothing"
             ),
-            test=not_served,
-        ),
-        Demand(
-            title=f"{title}: nothing is charged",
-            ground=texts.derived(
+        )(not_served),
+        demand(
+            f"{title}: nothing is charged",
+            texts.derived(
                 texts.STATUS_FAILED, texts.INTENT, so="a payment that is refused does not move"
             ),
-            test=not_charged,
             suffix="charged",
-        ),
-        Demand(
-            title=f"{title}: the answer is no 5xx",
-            ground=texts.derived(
+        )(not_charged),
+        demand(
+            f"{title}: the answer is no 5xx",
+            texts.derived(
                 texts.STATUS_INVALID,
                 texts.STATUS_FAILED,
                 texts.STATUS_SERVER,
                 so="there is a status for a payment that is wrong, and a server's error is another",
             ),
-            test=is_answer,
             suffix="answer",
-        ),
+        )(is_answer),
     ]
     if is_header:  # a header without a signature can move nothing
         del found[1]
         found.append(
-            Demand(
-                title=f"{title}: the status",
-                ground=texts.silent(texts.STATUS_INVALID, why="the table is no demand"),
-                test=_is_400_or_402,
+            demand(
+                f"{title}: the status",
+                texts.silent(texts.STATUS_INVALID, why="the table is no demand"),
                 suffix="status",
-            )
+            )(_is_400_or_402)
         )
     return found
 
@@ -209,25 +205,17 @@ def _served_or_not(play: Play, observed: list[Refusal]) -> str:
 
 def _of_other(title: str) -> list[Demand]:
     return [
-        Demand(
-            title=f"{title}: no charge without goods",
-            ground=SERVED_ONLY_IF_SETTLED,
-            test=not_charged,
-        ),
-        Demand(
-            title=f"{title}: the answer is no 5xx",
-            ground=texts.derived(
-                texts.STATUS_INVALID, texts.STATUS_SERVER, so="there is a status for it"
-            ),
-            test=is_answer,
+        demand(f"{title}: no charge without goods", SERVED_ONLY_IF_SETTLED)(not_charged),
+        demand(
+            f"{title}: the answer is no 5xx",
+            texts.derived(texts.STATUS_INVALID, texts.STATUS_SERVER, so="there is a status for it"),
             suffix="answer",
-        ),
-        Demand(
-            title=f"{title}: accepted or refused?",
-            ground=texts.silent(texts.REQUIRED, why="nothing forbids to read it"),
-            test=_served_or_not,
+        )(is_answer),
+        demand(
+            f"{title}: accepted or refused?",
+            texts.silent(texts.REQUIRED, why="nothing forbids to read it"),
             suffix="taken",
-        ),
+        )(_served_or_not),
     ]
 
 
@@ -375,6 +363,15 @@ async def _in_the_other_header(play: Play) -> list[Refusal]:
     return [await _refused(play, f"in {other}", asking, payment)]
 
 
+@demand(
+    "A payer without an allowance for Permit2 is told 412, and the word",
+    texts.ours(
+        texts.PRECONDITION,
+        because="it says what to do: approve, and send the payment again. The text is of who "
+        "verifies; the HTTP transport knows 402 alone, and so do the public libraries",
+    ),
+    suffix="allowance",
+)
 def _is_412(_: Play, observed: list[Refusal]) -> Found:
     (each,) = observed
     if each.answer.status == 412 or not each.answer.status:
@@ -385,16 +382,7 @@ def _is_412(_: Play, observed: list[Refusal]) -> Found:
 @case(
     "payment/balance",
     *_demands("A payer without an allowance for Permit2"),
-    Demand(
-        title="A payer without an allowance for Permit2 is told 412, and the word",
-        ground=texts.ours(
-            texts.PRECONDITION,
-            because="it says what to do: approve, and send the payment again. The text is of who "
-            "verifies; the HTTP transport knows 402 alone, and so do the public libraries",
-        ),
-        test=_is_412,
-        suffix="allowance",
-    ),
+    _is_412,
     variant="allowance",
     absent=_BY_PERMIT2,
 )

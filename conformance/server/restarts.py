@@ -6,6 +6,7 @@ started again with its stored data.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.server.case import HUNG_UP, buys_one, buys_one_repeated, case, of_a_lost_answer
@@ -15,7 +16,8 @@ from x402sim.suite.server.play import PAUSE_S, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import REPLICAS
 
-V2_ONLY = {Dialect.V1: "both versions have one record: version 2 is judged"}
+_case = partial(case, absent={Dialect.V1: "both versions have one record: version 2 is judged"})
+_at_two = partial(_case, kind=REPLICAS)
 KILLED = Answer(sent="a payment", failure="the server was killed")
 STORED_S = 1.0
 """Seconds between an answer and the kill: the server may still be recording the answer."""
@@ -114,11 +116,9 @@ _POINTS = {
 }
 
 
-@case(
+@_at_two(
     "replicas/lost",
     *of_a_lost_answer("The first server's answer is lost, and the client asks the second"),
-    absent=V2_ONLY,
-    kind=REPLICAS,
 )
 async def _lost(play: Play) -> Trade:
     """Hang up at one server during the settlement, and send the payment to the other server."""
@@ -134,43 +134,35 @@ async def _lost(play: Play) -> Trade:
 
 ROWS = [
     *(
-        case(
+        _at_two(
             f"replicas/{slug}",
             buys_one(f"A payment at two servers of a deployment {how} buys a single item"),
-            absent=V2_ONLY,
-            kind=REPLICAS,
         )(play(strict=True))
         for slug, (play, how) in _HOW.items()
     ),
     *(
-        case(
+        _at_two(
             f"replicas/{slug}-told-again",
             buys_one_repeated(
                 f"A payment at two servers of a deployment {how} buys a single item, though "
                 "the facilitator says success each time"
             ),
-            absent=V2_ONLY,
-            kind=REPLICAS,
         )(play(strict=False))
         for slug, (play, how) in _HOW.items()
     ),
     *(
-        case(f"restart/{slug}", *of_a_lost_answer(what), absent=V2_ONLY)(
-            _while_held(path, after=after)
-        )
+        _case(f"restart/{slug}", *of_a_lost_answer(what))(_while_held(path, after=after))
         for slug, (what, path, after) in _POINTS.items()
     ),
-    case(
+    _case(
         "restart/served",
         buys_one("The server is killed after serving: the same payment buys nothing more"),
-        absent=V2_ONLY,
     )(_between(strict=True)),
-    case(
+    _case(
         "restart/served-told-again",
         buys_one_repeated(
             "The server is killed after serving: the same payment buys nothing more, though the "
             "facilitator says success again"
         ),
-        absent=V2_ONLY,
     )(_between(strict=False)),
 ]

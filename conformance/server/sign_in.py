@@ -7,7 +7,7 @@ from typing import Any
 
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
-from x402sim.suite.server.case import Demand, case
+from x402sim.suite.server.case import case, demand, told
 from x402sim.suite.server.observed import Asked, Unpaid
 from x402sim.suite.server.payment import SIGN_IN, proof
 from x402sim.suite.server.play import Headers, Play
@@ -135,48 +135,44 @@ _case = partial(case, absent=V2_ONLY)
 ROWS = [
     _case(
         "sign-in/member",
-        Demand(
-            title="Is a wallet let in after a payment?",
-            ground=texts.silent(texts.PAID_BEFORE, why="whom it lets in is a matter of the shop"),
-        ),
+        demand(
+            "Is a wallet let in after a payment?",
+            texts.silent(texts.PAID_BEFORE, why="whom it lets in is a matter of the shop"),
+        )(told),
     )(_signs_in),
     _case(
         "sign-in/stranger",
-        Demand(
-            title="A wallet is not let in without a payment, nor by another wallet's signature",
-            ground=texts.derived(
+        demand(
+            "A wallet is not let in without a payment, nor by another wallet's signature",
+            texts.derived(
                 texts.PAID_BEFORE,
                 texts.NO_VALID_PAYMENT,
                 so="who has not paid, and attaches no payment, is asked for one",
             ),
-            test=_is_not_let_in,
-        ),
+        )(_is_not_let_in),
     )(_wrong(_stranger)),
     _case(
         "sign-in/elsewhere",
-        Demand(
-            title="A signature for another site does not let in",
-            ground=texts.explicit(texts.SIGN_IN_DOMAIN, texts.URI),
-            test=_is_not_let_in,
-        ),
+        demand(
+            "A signature for another site does not let in",
+            texts.explicit(texts.SIGN_IN_DOMAIN, texts.URI),
+        )(_is_not_let_in),
     )(_wrong(_elsewhere)),
     _case(
         "sign-in/times",
-        Demand(
-            title="An expired, old or not yet valid signature does not let in",
-            ground=texts.explicit(texts.ISSUED, texts.EXPIRATION, texts.NOT_BEFORE),
-            test=_is_not_let_in,
-        ),
+        demand(
+            "An expired, old or not yet valid signature does not let in",
+            texts.explicit(texts.ISSUED, texts.EXPIRATION, texts.NOT_BEFORE),
+        )(_is_not_let_in),
     )(_wrong(_times)),
     _case(
         "sign-in/replayed",
-        Demand(
-            title="A proof lets in once",
-            ground=texts.ours(
+        demand(
+            "A proof lets in once",
+            texts.ours(
                 texts.SIGN_IN_NONCE,
                 because="who has read a proof gets in by it as long as it lives",
             ),
-            test=_is_not_let_in,
-        ),
+        )(_is_not_let_in),
     )(_replayed),
 ]

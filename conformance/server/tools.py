@@ -3,13 +3,14 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from x402sim.protocol import mcp
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.row import only
-from x402sim.suite.server.case import Demand, case
+from x402sim.suite.server.case import case, demand
 from x402sim.suite.server.double import SETTLE, VERIFY, on
 from x402sim.suite.server.observed import Asked
 from x402sim.suite.server.payment import payable
@@ -18,7 +19,7 @@ from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, Violation
 from x402sim.suite.wire import as_json, says
 
-ONLY_TOOLS = only([Dialect.MCP], "only a tool has results")
+_case = partial(case, absent=only([Dialect.MCP], "only a tool has results"))
 NO = {"success": False, "errorReason": "insufficient_funds", "transaction": "", "network": ""}
 DRAFT = "org.x402/payment"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -30,12 +31,21 @@ def result_in(answer: Answer) -> Mapping[str, Any]:
     return result if isinstance(result, dict) else {}
 
 
+@demand(
+    "A call without a payment gets an error as result, with the offer",
+    texts.explicit(texts.MCP_SIGNAL),
+)
 def _is_error(_: Play, answer: Answer) -> Found:
     if answer.status == 402 and result_in(answer).get("isError") is True:
         return None
     return Violation(demand="offer-is-error-result", actual=answer.how)
 
 
+@demand(
+    "structuredContent and the first text hold the same offer",
+    texts.explicit(texts.MCP_BOTH, texts.MCP_IDENTICAL),
+    suffix="both",
+)
 def _in_both(_: Play, answer: Answer) -> Found:
     result = result_in(answer)
     structured, text = result.get("structuredContent"), mcp.text_in(result)
@@ -45,6 +55,11 @@ def _in_both(_: Play, answer: Answer) -> Found:
     return Violation(demand="offer-in-both-places", actual=shown)
 
 
+@demand(
+    "The tool's own name",
+    texts.silent(texts.RESOURCE, why="no text says which URL a tool has"),
+    suffix="name",
+)
 def _named(_: Play, answer: Answer) -> str:
     structured = result_in(answer).get("structuredContent")
     about = structured.get("resource") if isinstance(structured, dict) else None
@@ -55,6 +70,14 @@ def _call(play: Play) -> dict[str, Any]:
     return {"name": play.item.call.name, "arguments": play.item.call.arguments}
 
 
+@demand(
+    "Calls with something else in the payment's place, or elsewhere",
+    texts.derived(
+        texts.MCP_SIGNAL,
+        texts.NO_VALID_PAYMENT,
+        so="what is no payment in its place leaves the call unpaid",
+    ),
+)
 def _serves_nothing(play: Play, observed: Sequence[Asked]) -> Found:
     served = next((each for each in observed if each.answer.is_2xx), None)
     if served is None:
@@ -89,6 +112,11 @@ def _texts(answer: Answer) -> list[str]:
     return [str(each.get("text")) for each in items if isinstance(each, dict) and "text" in each]
 
 
+@demand(
+    "A settlement fails after the work: none of the content is returned",
+    texts.explicit(texts.MCP_NO_CONTENT),
+    level="SHOULD",
+)
 def _keeps_content(_: Play, observed: Refused) -> Found:
     sold = result_in(observed.goods).get("structuredContent")
     got = result_in(observed.answer).get("structuredContent")
@@ -107,6 +135,10 @@ def _offers_again(play: Play, answer: Answer) -> Found:
     return Violation(demand="refusal-has-offer-and-reason", actual=answer.how)
 
 
+@demand(
+    "The binding of the answer to a client with the experimental binding",
+    texts.silent(texts.MCP_DRAFT, why="it is experimental, and changes"),
+)
 def _binding(_: Play, answer: Answer) -> str:
     kind = result_in(answer).get("resultType")
     if kind == "payment_required":
@@ -114,44 +146,12 @@ def _binding(_: Play, answer: Answer) -> str:
     return f"{DRAFT}: not answered by a result type of its own ({answer.status})"
 
 
-@case(
-    "tool/offer",
-    Demand(
-        title="A call without a payment gets an error as result, with the offer",
-        ground=texts.explicit(texts.MCP_SIGNAL),
-        test=_is_error,
-    ),
-    Demand(
-        title="structuredContent and the first text hold the same offer",
-        ground=texts.explicit(texts.MCP_BOTH, texts.MCP_IDENTICAL),
-        test=_in_both,
-        suffix="both",
-    ),
-    Demand(
-        title="The tool's own name",
-        ground=texts.silent(texts.RESOURCE, why="no text says which URL a tool has"),
-        test=_named,
-        suffix="name",
-    ),
-    absent=ONLY_TOOLS,
-)
+@_case("tool/offer", _is_error, _in_both, _named)
 async def _asked(play: Play) -> Answer:
     return await play.ask()
 
 
-@case(
-    "tool/unpaid",
-    Demand(
-        title="Calls with something else in the payment's place, or elsewhere",
-        ground=texts.derived(
-            texts.MCP_SIGNAL,
-            texts.NO_VALID_PAYMENT,
-            so="what is no payment in its place leaves the call unpaid",
-        ),
-        test=_serves_nothing,
-    ),
-    absent=ONLY_TOOLS,
-)
+@_case("tool/unpaid", _serves_nothing)
 async def _unpaid(play: Play) -> Sequence[Asked]:
     """Call without a payment, with content that a server may take for a payment."""
     call = _call(play)
@@ -169,31 +169,14 @@ async def _unpaid(play: Play) -> Sequence[Asked]:
     return [Asked(about, await play.call(call | more)) for about, more in calls.items()]
 
 
-@case(
-    "tool/refused",
-    Demand(
-        title="A settlement fails after the work: none of the content is returned",
-        ground=texts.explicit(texts.MCP_NO_CONTENT),
-        test=_keeps_content,
-        level="SHOULD",
-    ),
-    absent=ONLY_TOOLS,
-)
+@_case("tool/refused", _keeps_content)
 async def _refused(play: Play) -> Refused:
     goods, payment = await play.goods(), await play.draft()
     with play.double.twisted(on(SETTLE, says(as_json(NO)))):
         return Refused(goods, await play.pay(payment))
 
 
-@case(
-    "tool/draft",
-    Demand(
-        title="The binding of the answer to a client with the experimental binding",
-        ground=texts.silent(texts.MCP_DRAFT, why="it is experimental, and changes"),
-        test=_binding,
-    ),
-    absent=ONLY_TOOLS,
-)
+@_case("tool/draft", _binding)
 async def _draft(play: Play) -> Answer:
     """Call without a payment, as a client of the experimental binding."""
     can: dict[str, Any] = {CAPABILITIES: {"extensions": {DRAFT: {}}}}
@@ -202,14 +185,11 @@ async def _draft(play: Play) -> Answer:
 
 ROWS = [
     *(
-        case(
+        _case(
             f"tool/{slug}",
-            Demand(
-                title=f"{what}: the offer again, with the reason",
-                ground=texts.explicit(texts.MCP_INVALID),
-                test=_offers_again,
+            demand(f"{what}: the offer again, with the reason", texts.explicit(texts.MCP_INVALID))(
+                _offers_again
             ),
-            absent=ONLY_TOOLS,
         )(play)
         for slug, what, play in (
             ("underpaid", "A payment of less than the price", _invalid),

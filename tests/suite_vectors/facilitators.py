@@ -139,8 +139,8 @@ async def room_of(name: str) -> AsyncIterator[FacilitatorRoom]:
     rng, network, clock = Rng(0), BASE_SEPOLIA, Clock(lambda: float(NOW_S))
     owner, relayer = (Wallet(rng.secret(f"{who} of {name}")) for who in ("owner", "relayer"))
     payers = [Wallet(rng.secret(f"payer {number} of {name}")) for number in range(PAYERS)]
-    accounts = Accounts(funded=tuple(payers), mnemonic=None, owner=owner, facilitators={"facilitator": relayer}, held_wei={})  # fmt: skip
-    chain = Ledger().open(ChainRequest(network=network, clock=clock, accounts=accounts, secret=rng.secret(name), has_payments=False, file=None, has_block_time=False, unlocked=False)).chain  # fmt: skip
+    accounts = Accounts(funded=tuple(payers), owner=owner, facilitators={"facilitator": relayer})
+    chain = Ledger().open(ChainRequest(network=network, clock=clock, accounts=accounts, secret=rng.secret(name))).chain  # fmt: skip
     assert chain.controls is not None
     await chain.controls.mine()
     ours = Facilitator(chain=chain, clock=clock, network=network, account=relayer.address_bytes, started_s=clock.now())  # fmt: skip

@@ -81,16 +81,25 @@ class Demand:
     """A demand; by default, the level is the highest that the ground supports.
 
     `test` gets the play and its return value (of a payer, only the play), and returns a `Found`.
-    Without a test, the return value is the `Found`. `absent` has a reason for each dialect without
-    this demand.
+    `absent` has a reason for each dialect without this demand.
     """
 
     title: str
     ground: Ground
-    test: Callable[..., Found] = lambda _, observed: observed
+    test: Callable[..., Found]
     suffix: str = ""
     level: Level | None = None
     absent: Mapping[Any, str] = field(default_factory=dict)
+
+
+def demand(title: str, ground: Ground, **more: Any) -> Callable[[Callable[..., Found]], Demand]:
+    """Return a decorator that makes a demand of its test; `more` is for `Demand`."""
+    return lambda test: Demand(title=title, ground=ground, test=test, **more)
+
+
+def told(_: Any, observed: Found) -> Found:
+    """Return what a play has returned: the observation itself."""
+    return observed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

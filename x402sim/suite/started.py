@@ -124,30 +124,27 @@ class Running:
         return self.command.log.text if self.command else ""
 
 
-def variables(network: Network) -> dict[str, str]:
-    """Return the environment variables that tell a command its network and token."""
-    return {
-        "X402SIM_NETWORK": network.caip2,
-        "X402SIM_NETWORK_NAME": network.name,
-        "X402SIM_ASSET": checksum(network.asset),
-        "X402SIM_ASSET_NAME": network.token_name,
-        "X402SIM_ASSET_VERSION": network.token_version,
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """The settings of a subject's start: the port to listen at, the network and its token."""
 
-
-AnyGiven = TypeVar("AnyGiven", bound="Given")
-ToStart = TypeVar("ToStart", bound="Given", contravariant=True)
-
-
-class Given(Protocol):
-    """The settings of a subject's start, such as the port to listen at."""
-
-    @property
-    def port(self) -> int:
-        """The port to listen at."""
+    port: int
+    network: Network
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables for a command."""
+        return {
+            "PORT": str(self.port),
+            "X402SIM_NETWORK": self.network.caip2,
+            "X402SIM_NETWORK_NAME": self.network.name,
+            "X402SIM_ASSET": checksum(self.network.asset),
+            "X402SIM_ASSET_NAME": self.network.token_name,
+            "X402SIM_ASSET_VERSION": self.network.token_version,
+        }
+
+
+AnyGiven = TypeVar("AnyGiven", bound=Given)
+ToStart = TypeVar("ToStart", bound=Given, contravariant=True)
 
 
 class Startable(Protocol[ToStart]):

@@ -190,12 +190,12 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     """The funded accounts, the token's owner and the facilitators of one world."""
 
     funded: tuple[Wallet, ...]
-    mnemonic: str | None
+    mnemonic: str | None = None
     """The phrase of the funded accounts; None if they are drawn from the seed."""
     owner: Wallet
     facilitators: Mapping[str, Wallet]
     """The facilitators by name."""
-    held_wei: Mapping[str, int]
+    held_wei: Mapping[str, int] = {}
     """The native balances of the facilitators without plenty."""
 
     @classmethod
@@ -257,12 +257,12 @@ class ChainRequest(msgspec.Struct, frozen=True, kw_only=True):
     accounts: Accounts
     secret: bytes
     """The id of the world's database, stored in the chain file."""
-    has_payments: bool
+    has_payments: bool = False
     """Whether the database has payments: then the chain must not be empty."""
-    file: Path | None
-    has_block_time: bool
+    file: Path | None = None
+    has_block_time: bool = False
     """Whether the world decides when blocks come."""
-    unlocked: bool
+    unlocked: bool = False
     """Whether the RPC signs transactions for the funded accounts."""
     gas_price: Callable[[], int] | None = None
     """The price in wei of a unit of gas now; None: the network's base fee."""

@@ -13,7 +13,7 @@ from x402sim.suite.drafts import lost
 from x402sim.suite.facilitator.payment import Answer, Draft
 from x402sim.suite.facilitator.play import Play, Tried
 from x402sim.suite.facilitator.room import PLAIN, ChainRoomKind, FacilitatorRoom, Money
-from x402sim.suite.row import Demand as Demand, only as only
+from x402sim.suite.row import Demand as Demand, demand as demand, only as only, told as told
 from x402sim.suite.verdict import Violation
 
 
@@ -120,14 +120,13 @@ class FacilitatorRow(row.RoomRow):
 case = FacilitatorRow.of
 """Declares cases: `@case("section/slug", *demands)` above a play, or called with a made play."""
 
-NEXT = Demand(
-    title="After the payments of this play, the good payment of another payer settles",
-    ground=texts.derived(
+NEXT = demand(
+    "After the payments of this play, the good payment of another payer settles",
+    texts.derived(
         texts.EXECUTES, so="what others have asked before is no reason not to settle a payment"
     ),
-    test=lambda *_: None,
     suffix="next",
-)
+)(lambda *_: None)
 """Fails if the judge's good payment after a play fails."""
 
 
@@ -246,7 +245,17 @@ def _unsettled(play: Play, observed: Tried) -> Violation | None:
     return _refused(play, replace(observed, verified=observed.settled))
 
 
-def _without_gas(_: Play, observed: Tried) -> Violation | None:
+refused = _of_each(_refused)
+"""Tests that no answer says valid or success, and that nothing moved."""
+unsettled = _of_each(_unsettled)
+"""Tests the same; in the dialect of Cronos, of settle only, since its verify is documented to look
+neither at the chain nor at the time.
+"""
+
+
+@_of_each
+def costs_no_gas(_: Play, observed: Tried) -> Violation | None:
+    """Tell whether the relayer sent a transaction."""
     if not observed.money.sent or observed.money.moved:  # a transfer is worse than a waste
         return None
     wei = observed.money.gas_wei
@@ -258,23 +267,13 @@ def _without_gas(_: Play, observed: Tried) -> Violation | None:
     )
 
 
-def _answered(_: Play, observed: Tried) -> Violation | None:
+@_of_each
+def answered(_: Play, observed: Tried) -> Violation | None:
+    """Tell whether both requests were answered: no 5xx, and no silence."""
     for name, answer in (("verify", observed.verified), ("settle", observed.settled)):
         if fault := no_server_error(answer, name):
             return fault
     return None
-
-
-refused = _of_each(_refused)
-"""Tests that no answer says valid or success, and that nothing moved."""
-unsettled = _of_each(_unsettled)
-"""Tests the same; in the dialect of Cronos, of settle only, since its verify is documented to look
-neither at the chain nor at the time.
-"""
-costs_no_gas = _of_each(_without_gas)
-"""Tests that the relayer sent no transaction."""
-answered = _of_each(_answered)
-"""Tests that both requests are answered: no 5xx, and no silence."""
 
 
 def no_server_error(answer: Answer, name: str = "") -> Violation | None:
@@ -306,24 +305,18 @@ def must_refuse(
         else texts.derived(texts.EXECUTES, texts.SAFETY, so=f"it is no verified payment; {drains}")
     )
     return [
-        Demand(title=title, ground=ground, test=unsettled if by_chain else refused),
-        Demand(
-            title=f"{title}: the relayer pays no gas",
-            ground=gas_ground,
-            test=costs_no_gas,
-            suffix="gas",
-        ),
-        Demand(
-            title=f"{title}: the answer is no 5xx",
-            ground=texts.derived(
+        demand(title, ground)(unsettled if by_chain else refused),
+        demand(f"{title}: the relayer pays no gas", gas_ground, suffix="gas")(costs_no_gas),
+        demand(
+            f"{title}: the answer is no 5xx",
+            texts.derived(
                 texts.INVALID_REQUEST,
                 texts.INVALID_PAYLOAD,
                 so="the text has an answer for a payment that is wrong, and a server's error is "
                 "another",
             ),
-            test=answered,
             suffix="answer",
-        ),
+        )(answered),
     ]
 
 
@@ -344,16 +337,19 @@ def refuses(
     return pays(path, *demands, changes=changes, **more)
 
 
-def _is_paid(_: Play, observed: Tried) -> Violation | None:
+@_of_each
+def is_paid(_: Play, observed: Tried) -> Violation | None:
+    """Tell whether verify said valid, and the payment settled once."""
     if not observed.verified.is_valid:
         return Violation(demand="good-is-valid", actual=f"verify: {observed.verified.how}")
     return is_settled(observed.money, observed.draft, observed.settled)
 
 
-def _agrees(_: Play, observed: Tried) -> Violation | None:
+@_of_each
+def agrees(_: Play, observed: Tried) -> Violation | None:
+    """Tell whether verify, settle and the chain agree; both valid and invalid are legal."""
     if observed.verified.is_valid:
-        fault = is_settled(observed.money, observed.draft, observed.settled)
-        if fault is not None:
+        if fault := is_settled(observed.money, observed.draft, observed.settled):
             return Violation(
                 demand="valid-settles",
                 actual=f"verify: {observed.verified.how}; settle: {fault.actual}",
@@ -367,12 +363,6 @@ def _agrees(_: Play, observed: Tried) -> Violation | None:
             demand=observed.verified.demand_on_settle or "invalid-does-not-settle",
         )
     return None
-
-
-is_paid = _of_each(_is_paid)
-"""Tests that verify said valid, and that the payment settled once."""
-agrees = _of_each(_agrees)
-"""Tests that verify, settle and the chain agree; both valid and invalid are legal."""
 
 
 def as_observed(_: Play, observed: Tried | Sequence[Tried]) -> str:
@@ -398,10 +388,10 @@ def _taken(observed: Tried) -> str:
 
 def left_open(title: str, *sentences: Sentence, why: str) -> Demand:
     """Return the observation of payments on which the texts are silent, with the reason."""
-    return Demand(title=title, ground=texts.silent(*sentences, why=why), test=as_observed)
+    return demand(title, texts.silent(*sentences, why=why))(as_observed)
 
 
 def agreed(title: str, *sentences: Sentence) -> Demand:
     """Return the demand that verify, settle and the chain agree."""
     ground = texts.valid_settles(*sentences)
-    return Demand(title=title, ground=ground, test=agrees, suffix="agrees")
+    return demand(title, ground, suffix="agrees")(agrees)

@@ -26,19 +26,11 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.permit2 import PERMIT2
 from x402sim.rng import Rng
 from x402sim.serving.local import certificates
-from x402sim.suite import rooms, row
+from x402sim.suite import rooms, row, started
 from x402sim.suite.facilitator import contract
 from x402sim.suite.facilitator.node import Node
 from x402sim.suite.money import Transfer, transfers
-from x402sim.suite.started import (
-    CLOCK,
-    Command,
-    Running,
-    RunsAlready,
-    Startable,
-    free_port,
-    variables,
-)
+from x402sim.suite.started import CLOCK, Command, Running, RunsAlready, Startable, free_port
 from x402sim.suite.subject import STARTING, instead, silent
 from x402sim.suite.verdict import NotReady
 from x402sim.suite.wire import listening
@@ -49,25 +41,22 @@ DEFAULT_URL = "http://127.0.0.1:{port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class Given(started.Given):
     """The input of a facilitator: port, node, and the key of the account for gas."""
 
-    port: int
     rpc_url: str
     private_key: str = field(repr=False)
     address: str
-    network: Network
 
     def environment(self) -> dict[str, str]:
         """Return the variables that a command gets."""
         return {
-            "PORT": str(self.port),
+            **started.Given.environment(self),
             **dict.fromkeys(("RPC_URL", "EVM_RPC_URL", "X402SIM_RPC_URL"), self.rpc_url),
             **dict.fromkeys(
                 ("X402SIM_PRIVATE_KEY", "PRIVATE_KEY", "EVM_PRIVATE_KEY"), self.private_key
             ),
             "X402SIM_CHAIN_ID": str(self.network.chain_id),
-            **variables(self.network),
         }
 
 
@@ -374,18 +363,9 @@ async def opened(
     request = ChainRequest(
         network=network,
         clock=clock,
-        accounts=Accounts(
-            funded=tuple(payers),
-            mnemonic=None,
-            owner=owner,
-            facilitators={"facilitator": relayer},
-            held_wei={},
-        ),
+        accounts=Accounts(funded=tuple(payers), owner=owner, facilitators={"facilitator": relayer}),
         secret=rng.secret(f"chain of {name}"),
-        has_payments=False,
-        file=None,
         has_block_time=kind.block_s is not None,
-        unlocked=False,
     )
     backend = Ledger() if is_ledger else Anvil()
     async with AsyncExitStack() as stack:

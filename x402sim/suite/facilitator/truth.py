@@ -4,7 +4,7 @@ payments interfere.
 
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
-from x402sim.suite.facilitator.case import Demand, gas, no_server_error, tokens
+from x402sim.suite.facilitator.case import Demand, demand, gas, no_server_error, tokens
 from x402sim.suite.facilitator.payment import Answer
 from x402sim.suite.facilitator.play import Observed, Play
 from x402sim.suite.verdict import Violation
@@ -74,17 +74,16 @@ def truthful(play: Play, observed: Observed) -> Violation | None:
 
 def success_is_this_transfer(title: str) -> Demand:
     """Return the demand that a success is this transfer, once, and a failure is no transfer."""
-    return Demand(
-        title=title,
-        ground=texts.derived(
+    return demand(
+        title,
+        texts.derived(
             texts.SUCCESS_FIELD,
             texts.TRANSACTION,
             texts.TRANSFER_IS_CORRECT,
             so="whether a settlement was successful is what the chain says of this transfer; one "
             "that has succeeded, or still can, has not failed, and has a hash",
         ),
-        test=truthful,
-    )
+    )(truthful)
 
 
 def names_the_hash(_: Play, observed: Observed) -> Violation | None:
@@ -100,16 +99,15 @@ def names_the_hash(_: Play, observed: Observed) -> Violation | None:
 
 def hash_is_named(title: str) -> Demand:
     """Return the demand that a sent transaction is named."""
-    return Demand(
-        title=title,
-        ground=texts.ours(
+    return demand(
+        title,
+        texts.ours(
             texts.TRANSACTION,
             because="without the hash a server that asks again cannot tell it from a failure, and "
             "the payer signs another (x402-foundation/x402#1062, #3083)",
         ),
-        test=names_the_hash,
         suffix="hash",
-    )
+    )(names_the_hash)
 
 
 def wastes_nothing(_: Play, observed: Observed) -> Violation | None:
@@ -131,21 +129,15 @@ def wastes_nothing(_: Play, observed: Observed) -> Violation | None:
 
 def wastes_no_gas(title: str, because: str) -> Demand:
     """Return the demand: no gas for a hopeless transaction, nor for a second one."""
-    return Demand(
-        title=title,
-        ground=texts.ours(texts.SIMULATE, texts.SAFETY, because=because),
-        test=wastes_nothing,
-        suffix="gas",
+    return demand(title, texts.ours(texts.SIMULATE, texts.SAFETY, because=because), suffix="gas")(
+        wastes_nothing
     )
 
 
 def sends_nothing(title: str, so: str) -> Demand:
     """Return the demand that settle sends no transaction for a visibly unpayable payment."""
-    return Demand(
-        title=title,
-        ground=texts.derived(texts.EXECUTES, texts.SAFETY, so=so),
-        test=wastes_nothing,
-        suffix="gas",
+    return demand(title, texts.derived(texts.EXECUTES, texts.SAFETY, so=so), suffix="gas")(
+        wastes_nothing
     )
 
 

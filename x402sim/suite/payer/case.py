@@ -18,7 +18,7 @@ from x402sim.suite.payer.play import (
     Purchase,
 )
 from x402sim.suite.payer.shop import Story
-from x402sim.suite.row import Demand as Demand
+from x402sim.suite.row import Demand as Demand, demand as demand
 from x402sim.suite.verdict import Found, Violation as Violation
 from x402sim.text.words import counted
 
@@ -208,13 +208,13 @@ def one_price(
 ) -> Demand:
     """Return the demand that a purchase costs one price; `breaks` as of `committed_at_most`."""
     ground = texts.derived(texts.INTENT, texts.ONE_TRANSFER, *sentences, so=so)
-    return Demand(title=title, ground=ground, test=committed_at_most(PRICE_BASE, breaks))
+    return demand(title, ground)(committed_at_most(PRICE_BASE, breaks))
 
 
 def nothing(title: str, so: str, *sentences: Sentence) -> Demand:
     """Return the demand that nothing is signed."""
     ground = texts.derived(texts.INTENT, *sentences, so=so)
-    return Demand(title=title, ground=ground, test=committed_at_most(0))
+    return demand(title, ground)(committed_at_most(0))
 
 
 def bought(played: Purchase) -> Found:
@@ -224,13 +224,9 @@ def bought(played: Purchase) -> Found:
 
 def is_bought(title: str, because: str, *sentences: Sentence) -> Demand:
     """Return our own demand that a purchase succeeds, for one price."""
-    return Demand(title=title, ground=texts.ours(*sentences, because=because), test=bought)
+    return demand(title, texts.ours(*sentences, because=because))(bought)
 
 
 def gets_what_it_paid(because: str) -> Demand:
     """Return our own demand that a payer that has paid is served in the end."""
-    return Demand(
-        title="Paid goods are fetched in the end",
-        ground=texts.ours(because=because),
-        test=paid_is_served,
-    )
+    return demand("Paid goods are fetched in the end", texts.ours(because=because))(paid_is_served)

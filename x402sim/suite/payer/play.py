@@ -499,18 +499,8 @@ async def play(
         ChainRequest(
             network=network,
             clock=Clock(lambda: CLOCK.now() + story.skew_s),
-            accounts=Accounts(
-                funded=(wallet,),
-                mnemonic=None,
-                owner=owner,
-                facilitators={"facilitator": sender},
-                held_wei={},
-            ),
+            accounts=Accounts(funded=(wallet,), owner=owner, facilitators={"facilitator": sender}),
             secret=rng.secret(f"chain of {name}"),
-            has_payments=False,
-            file=None,
-            has_block_time=False,
-            unlocked=False,
         )
     )
     case = _Case(

@@ -14,7 +14,7 @@ from typing import ClassVar
 from x402sim.spec.ground import Sentence
 from x402sim.suite import row, texts
 from x402sim.suite.dialect import OF_SERVERS, Dialect
-from x402sim.suite.row import Demand as Demand, RoomKind
+from x402sim.suite.row import Demand as Demand, RoomKind, demand as demand, told as told
 from x402sim.suite.server.double import (
     Call,
     Twist,
@@ -211,72 +211,62 @@ CHARGED_ONLY_IF_SERVED = texts.derived(
 def of_a_lost_settlement(what: str) -> list[Demand]:
     """Return the demands for a settled payment whose settle answer the server could not read."""
     return [
-        Demand(
-            title=f"{what}: sent again, the payment gets the goods or the payment's state",
-            ground=texts.ours(
+        demand(
+            f"{what}: sent again, the payment gets the goods or the payment's state",
+            texts.ours(
                 texts.BEFORE_VERIFYING,
                 because="the text lets a resent payment fail verification, so 402 is no breach; "
                 "but the payer has paid, and signs again after a second refusal "
                 "(x402-foundation/x402 issues 2603 and 3325)",
             ),
-            test=charged_only_if_served,
-        ),
-        Demand(
-            title=f"{what}: the first answer does not call the payment failed",
-            ground=texts.ours(
+        )(charged_only_if_served),
+        demand(
+            f"{what}: the first answer does not call the payment failed",
+            texts.ours(
                 texts.STATUS_FAILED,
                 because="an unknown outcome that is answered 402 is signed and paid once more "
                 "(x402-foundation/x402 issues 2603 and 3325)",
             ),
-            test=says_what_is_known,
             suffix="first",
-        ),
-        Demand(
-            title=f"{what}: the same payment, sent again, gets the goods",
-            ground=texts.ours(
+        )(says_what_is_known),
+        demand(
+            f"{what}: the same payment, sent again, gets the goods",
+            texts.ours(
                 texts.INTENT,
                 because="the payer has paid, and has nothing but this payment to show for it",
             ),
-            test=gets_it_again,
             suffix="again",
-        ),
+        )(gets_it_again),
     ]
 
 
 def of_a_lost_answer(what: str) -> list[Demand]:
     """Return the demands for a payer that lost the answer and sends the payment again."""
     return [
-        Demand(
-            title=f"{what}: no receipt calls a settled payment failed",
-            ground=texts.explicit(texts.SUCCESS_FIELD, texts.TRANSACTION),
-            test=never_says_failed,
-        ),
-        Demand(
-            title=f"{what}: after a charge, the same payment gets the goods or the payment's state",
-            ground=texts.ours(
+        demand(
+            f"{what}: no receipt calls a settled payment failed",
+            texts.explicit(texts.SUCCESS_FIELD, texts.TRANSACTION),
+        )(never_says_failed),
+        demand(
+            f"{what}: after a charge, the same payment gets the goods or the payment's state",
+            texts.ours(
                 texts.RESEND,
                 because="the payer has paid and holds nothing but this payment; without the "
                 "extension no text says what it gets, and a refusal makes it pay twice",
             ),
-            test=charged_only_if_served,
             suffix="again",
-        ),
+        )(charged_only_if_served),
     ]
 
 
 def of_no_settlement(what: str) -> list[Demand]:
     """Return the demands for a payment that the facilitator has not settled."""
     return [
-        Demand(
-            title=f"{what}: the server serves nothing",
-            ground=SERVED_ONLY_IF_SETTLED,
-            test=served_only_if_settled,
+        demand(f"{what}: the server serves nothing", SERVED_ONLY_IF_SETTLED)(
+            served_only_if_settled
         ),
-        Demand(
-            title=f"{what}: no charge without goods",
-            ground=CHARGED_ONLY_IF_SERVED,
-            test=charged_only_if_served,
-            suffix="charged",
+        demand(f"{what}: no charge without goods", CHARGED_ONLY_IF_SERVED, suffix="charged")(
+            charged_only_if_served
         ),
     ]
 
@@ -300,27 +290,25 @@ def one_release(play: Play, observed: Uses) -> Found:
 
 def buys_one(title: str) -> Demand:
     """Return the demand that a payment buys one item."""
-    return Demand(
-        title=title,
-        ground=texts.derived(
+    return demand(
+        title,
+        texts.derived(
             texts.UNIQUE,
             texts.NO_VALID_PAYMENT,
             so="a nonce that is used prevents a replay only if the server does not serve on it "
             "again",
         ),
-        test=one_release,
-    )
+    )(one_release)
 
 
 def buys_one_repeated(title: str) -> Demand:
     """Return the same demand, behind a facilitator that answers success to every settlement."""
-    return Demand(
-        title=title,
-        ground=texts.ours(
+    return demand(
+        title,
+        texts.ours(
             texts.DUPLICATE,
             because="the text has the facilitator refuse it; behind one that answers again what it "
             "did, so that a lost answer can be asked for, several successes with one transaction "
             "are one settlement, and the others were served for nothing",
         ),
-        test=one_release,
-    )
+    )(one_release)

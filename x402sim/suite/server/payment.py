@@ -50,12 +50,21 @@ def offers_in(dialect: Dialect, answer: Answer) -> list[dict[str, Any]]:
     return [each for each in required.get("accepts", []) if isinstance(each, dict)]
 
 
-def payables(dialect: Dialect, answer: Answer, network: Network) -> Iterator[dict[str, Any]]:
-    """Yield the offers that the case's payer can pay."""
-    ours = x402.network_name(dialect.version, network)
+def offers_of(dialect: Dialect, answer: Answer) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield the offers of the dialect's scheme and transfer method, each with its `extra`."""
     for each in offers_in(dialect, answer):
         given = each.get("extra")
         extra = given if isinstance(given, dict) else {}
+        is_permit2 = extra.get(METHOD) == PERMIT2_METHOD
+        is_its = dialect is Dialect.UPTO or is_permit2 is (dialect is Dialect.PERMIT2)
+        if each.get("scheme") == dialect.scheme and is_its:
+            yield each, extra
+
+
+def payables(dialect: Dialect, answer: Answer, network: Network) -> Iterator[dict[str, Any]]:
+    """Yield the offers that the case's payer can pay."""
+    ours = x402.network_name(dialect.version, network)
+    for each, extra in offers_of(dialect, answer):
         try:
             is_ours = parse_address(str(each.get("asset"))) == network.asset
             parse_address(str(each.get("payTo")))
@@ -64,17 +73,9 @@ def payables(dialect: Dialect, answer: Answer, network: Network) -> Iterator[dic
         except ValueError:
             continue
         is_amount = base_in(each.get(dialect.amount)) is not None
-        named = each.get("scheme") == dialect.scheme and each.get("network") == ours
-        can_pay = _is_of(dialect, extra)
-        can_pay &= dialect.by_permit2 or x402.unsupported_in(extra) is None
-        if named and is_ours and is_amount and can_pay:
+        can_pay = dialect.by_permit2 or x402.unsupported_in(extra) is None
+        if each.get("network") == ours and is_ours and is_amount and can_pay:
             yield each
-
-
-def _is_of(dialect: Dialect, extra: Mapping[str, Any]) -> bool:
-    """Tell whether an offer of a dialect's scheme has the dialect's transfer method."""
-    is_permit2 = extra.get(METHOD) == PERMIT2_METHOD
-    return dialect is Dialect.UPTO or is_permit2 is (dialect is Dialect.PERMIT2)
 
 
 def payable(dialect: Dialect, answer: Answer, network: Network) -> dict[str, Any] | None:
@@ -82,19 +83,10 @@ def payable(dialect: Dialect, answer: Answer, network: Network) -> dict[str, Any
     return next(payables(dialect, answer, network), None)
 
 
-def offers_of(dialect: Dialect, answer: Answer) -> Iterator[dict[str, Any]]:
-    """Yield the offers of the dialect's scheme and transfer method, on any network."""
-    for each in offers_in(dialect, answer):
-        given = each.get("extra")
-        is_its = _is_of(dialect, given if isinstance(given, dict) else {})
-        if each.get("scheme") == dialect.scheme and is_its:
-            yield each
-
-
 def is_meant(dialect: Dialect, answer: Answer, network: Network) -> bool:
     """Tell whether an offer is for the case's payer, perhaps with mistakes."""
     ours = x402.network_name(dialect.version, network)
-    for each in offers_of(dialect, answer):
+    for each, _ in offers_of(dialect, answer):
         if each.get("network") == ours:
             try:
                 return parse_address(str(each.get("asset"))) == network.asset
@@ -209,6 +201,8 @@ def paying(
             body["extensions"] = _with_id(required["extensions"], nonce)
     else:
         body |= {"scheme": offer["scheme"], "network": offer["network"]}
+    settler = parse_address(offer["extra"][FACILITATOR]) if dialect is Dialect.UPTO else None
+    permit = {"spender": PROXIES[dialect.scheme], "facilitator": settler}
     empty = Payment(
         dialect=dialect,
         network=network,
@@ -217,14 +211,9 @@ def paying(
         auth=auth,
         domain=network.domain,
         body=body,
-        permit=_permit(dialect, offer) if dialect.by_permit2 else {},
+        permit=permit if dialect.by_permit2 else {},
     )
     return empty.signed()
-
-
-def _permit(dialect: Dialect, offer: Mapping[str, Any]) -> dict[str, Any]:
-    settler = parse_address(offer["extra"][FACILITATOR]) if dialect is Dialect.UPTO else None
-    return {"spender": PROXIES[dialect.scheme], "facilitator": settler}
 
 
 def _with_id(extensions: Mapping[str, Any], nonce: bytes) -> dict[str, Any]:

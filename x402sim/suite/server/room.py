@@ -27,7 +27,7 @@ from x402sim.protocol.permit2 import PERMIT2
 from x402sim.protocol.permit2_payments import PROXIES
 from x402sim.rng import Rng
 from x402sim.serving.local import LocalServer, certificates
-from x402sim.suite import rooms, row
+from x402sim.suite import rooms, row, started
 from x402sim.suite.money import Transfer, transfers
 from x402sim.suite.server.double import Double
 from x402sim.suite.server.raw import Answer, send
@@ -40,7 +40,6 @@ from x402sim.suite.started import (
     Startable,
     command,
     free_port,
-    variables,
 )
 from x402sim.suite.subject import NOBODY, STARTING
 from x402sim.suite.verdict import NotApplicable
@@ -49,24 +48,21 @@ from x402sim.world.world import World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class Given(started.Given):
     """The input of a server: port, facilitator, payee, network."""
 
-    port: int
     facilitator_url: str
     rpc_url: str
     pay_to: str
-    network: Network
     state_dir: str
 
     def environment(self) -> dict[str, str]:
         """Return the variables that a command gets."""
         return {
-            "PORT": str(self.port),
+            **started.Given.environment(self),
             **dict.fromkeys(("FACILITATOR_URL", "X402SIM_FACILITATOR_URL"), self.facilitator_url),
             **dict.fromkeys(("RPC_URL", "X402SIM_RPC_URL"), self.rpc_url),
             "X402SIM_PAY_TO": self.pay_to,
-            **variables(self.network),
             "X402SIM_STATE_DIR": self.state_dir,
         }
 
