@@ -36,9 +36,16 @@ def _settled_form(play: Play, observed: Tried) -> Violation | None:
     wanted = _network(play)
     if fields.get("network") != wanted:
         return Violation(demand="names-network", actual=f"not {wanted}: {observed.settled.how}")
-    if not is_hash(fields.get("transaction"), wanted):
+    if not is_hash(observed.settled.transaction, wanted):
         return Violation(expected="transaction, a hash", actual=observed.settled.how)
     return None
+
+
+def _has_prefix(_: Play, observed: Tried) -> Violation | None:
+    named = observed.settled.fields.get("transaction")
+    if not observed.settled.succeeded or not named or str(named).startswith("0x"):
+        return None
+    return Violation(demand="hash-has-prefix", actual=observed.settled.how)
 
 
 def _payer(answer: Answer, observed: Tried, *, is_required: bool) -> Violation | None:
@@ -324,6 +331,15 @@ ROWS = [
             ground=texts.explicit(texts.PAYER_V1),
             test=_names_payer,
             suffix="payer",
+        ),
+        Demand(
+            title="The hash of the transaction begins with 0x",
+            ground=texts.ours(
+                texts.TRANSACTION,
+                because="the texts have it in every example, and a node takes no hash without it",
+            ),
+            test=_has_prefix,
+            suffix="prefix",
         ),
         changes=lambda draft: draft,
         absent=only(STANDARD, _ONLY_STANDARD),

@@ -149,7 +149,8 @@ def is_settled(money: Money, draft: Draft, answer: Answer) -> Violation | None:
     actual = f"{answer.how}; {money.summary}"
     moved = transfers_of(money, draft)
     if not answer.succeeded:
-        return Violation(demand="settles", actual=actual)
+        is_hidden = moved and not answer.transaction
+        return Violation(demand="settled-is-no-failure" if is_hidden else "settles", actual=actual)
     # an earlier pending payment may be mined just now: only this payer's transfers count
     hashes = {each.tx_hash for each in money.moved if each.sender == draft.auth.from_}
     if moved != 1 or len(hashes) != 1 or answer.transaction not in hashes:
