@@ -1,6 +1,8 @@
 """A site of verdicts on published versions; versions installed by recipes; known failures with reasons."""
 
+import json
 import re
+import subprocess
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -9,6 +11,7 @@ from zipfile import ZipFile
 import msgspec
 import pytest
 
+from tests import npm
 from tests.cli.runner import run
 from tests.suite.deployment import refused
 from x402sim.report.conformance import About
@@ -238,6 +241,44 @@ def test_a_campaign_leaves_out_what_is_judged_and_tells_what_cannot_be_installed
 def test_a_version_names_the_recipe_of_its_first_number() -> None:
     names = [sdk.named("server", f"x402[flask]=={each}")[0].name for each in ("0.2.0", "2.9.0")]
     assert names == ["x402[flask] (version 1)", "x402[flask]"]
+
+
+STUBS = {
+    "hono": "export class Hono { use() {} }",
+    "@hono/node-server": "export const serve = null;",
+    "express": "export default () => ({ use() {} });",
+    "@x402/core": "export class HTTPFacilitatorClient {}",
+    "@x402/evm": "export class ExactEvmScheme {}",
+}
+PRINTS = """
+export class x402ResourceServer { register() {} }
+export const paymentMiddleware = (...given) => {
+  console.log(JSON.stringify(Object.keys(given[0].split ? given[1] : given[0])));
+  process.exit(0);
+};
+"""
+
+
+@pytest.mark.parametrize("package", ["x402-express", "x402-hono", "@x402/hono"])
+def test_a_shop_of_npm_guards_its_paths_as_the_guide_of_the_package_does(
+    package: str, tmp_path: Path
+) -> None:
+    """The guides of version 1 name paths, which guards HEAD, too; those of version 2 name methods."""
+    for name, code in {**STUBS, package: PRINTS}.items():
+        home = tmp_path / "node_modules" / name
+        home.mkdir(parents=True)
+        (home / "index.js").write_text(code)
+        exports = dict.fromkeys((".", "./server", "./exact/server"), "./index.js")
+        (home / "package.json").write_text(json.dumps({"type": "module", "exports": exports}))
+    program = tmp_path / "server.mjs"
+    program.write_bytes((folder("recipes") / "server.mjs").read_bytes())
+    env = {"PORT": "1", "FACILITATOR_URL": "", "X402SIM_PAY_TO": "0x1", "X402SIM_NETWORK": "a:1"}
+    command = [str(npm.node()), str(program), package]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=30)
+    routes = ["GET /weather", "GET /forecast", "POST /report"]
+    if not package.startswith("@"):
+        routes = [each.split()[1] for each in routes]
+    assert (done.stderr, json.loads(done.stdout)) == ("", routes)
 
 
 def test_a_recipe_names_a_program_that_ships_and_options_of_its_judge() -> None:

@@ -95,13 +95,6 @@ case = ServerRow.of
 # --- a purchase that may go wrong ------------------------------------------------------------
 
 
-REFUSED = {
-    "success": False,
-    "errorReason": "insufficient_funds",
-    "transaction": "",
-    "network": "eip155:84532",
-}
-"""A facilitator's refusal to settle."""
 HUNG_UP = Answer(sent="a payment", failure="the client hung up")
 
 
