@@ -82,6 +82,7 @@ class ServerRow(row.RoomRow):
     plain: ClassVar[RoomKind] = PLAIN
     not_played: ClassVar[Mapping[Dialect, Mapping[str, str]]] = {Dialect.MCP: NOT_OF_TOOLS}
     sentences: ClassVar[Mapping[Dialect, Mapping[Sentence, Sentence | None]]] = {
+        Dialect.V1: texts.IN_V1,
         Dialect.MCP: _IN_TOOLS,
         Dialect.PERMIT2: {texts.MATCHES: texts.P2_AMOUNT},
         Dialect.UPTO: _IN_UPTO,
