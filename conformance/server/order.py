@@ -104,6 +104,8 @@ _VERIFY_NO = {
     ),
 }
 """Answers of verify, while settle refuses: served goods are unpaid."""
+_TEXTS = ("settle-text", "invalid-text")
+"""Answers that a language may take for a yes, where the text has true or false."""
 
 
 Make = Callable[[], Twist]
@@ -335,15 +337,16 @@ ROWS = [
     *(
         case(
             f"order/{slug}",
-            *of_no_settlement(what[0].upper() + what[1:]),
+            *of_no_settlement(what[0].upper() + what[1:], is_told=slug not in _TEXTS),
             *(_REFUSAL if slug == "refused" else []),
         )(with_facilitator(_always(SETTLE, do)))
         for slug, (what, do) in _SETTLE_NO.items()
     ),
     *(
-        case(f"order/{slug}", *of_no_settlement(what[0].upper() + what[1:]))(
-            with_facilitator(_always(VERIFY, do), _always(SETTLE, _no))
-        )
+        case(
+            f"order/{slug}",
+            *of_no_settlement(what[0].upper() + what[1:], is_told=slug not in _TEXTS),
+        )(with_facilitator(_always(VERIFY, do), _always(SETTLE, _no)))
         for slug, (what, do) in _VERIFY_NO.items()
     ),
 ]

@@ -267,7 +267,8 @@ async def _asked_by_head(play: Play) -> Answer:
         ground=texts.derived(
             texts.NO_VALID_PAYMENT,
             texts.HEAD,
-            so="a HEAD asks for the headers of the answer to a GET, and here a GET is paid for. A "
+            so="a HEAD asks for the headers of the answer to a GET, and here a GET is paid for, as "
+            "the package's guide sells one. No goods leave, but the work is done for nothing. A "
             "success with the length of the goods, or a goods' number that goes up by the HEAD, "
             "shows that the handler ran unpaid; a 402, 404 or 405 keeps the demand",
         ),
@@ -275,6 +276,9 @@ async def _asked_by_head(play: Play) -> Answer:
     ),
 )
 async def _head(play: Play) -> Unpaid:
+    """Ask by HEAD without a payment. If that is a success, buy several times, with a HEAD between
+    the last two purchases: a number in the goods that goes up by two shows a run for the HEAD.
+    """
     observed = await _tried(play, [("HEAD", "HEAD", play.item.target, ())])
     if not observed.tries[0].answer.is_2xx:
         return observed

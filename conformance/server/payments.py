@@ -195,7 +195,12 @@ def _demands(title: str, *, is_header: bool = False) -> list[Demand]:
         found.append(
             Demand(
                 title=f"{title}: the status",
-                ground=texts.silent(texts.STATUS_INVALID, why="the table is no demand"),
+                ground=texts.silent(
+                    texts.STATUS_INVALID,
+                    texts.STATUS_FAILED,
+                    why="the table has 400 for what is malformed and 402 for what fails to verify, "
+                    "and does not say which of both a header is",
+                ),
                 test=_is_400_or_402,
                 suffix="status",
             )
@@ -217,7 +222,11 @@ def _of_other(title: str) -> list[Demand]:
         Demand(
             title=f"{title}: the answer is no 5xx",
             ground=texts.derived(
-                texts.STATUS_INVALID, texts.STATUS_SERVER, so="there is a status for it"
+                texts.STATUS_INVALID,
+                texts.STATUS_FAILED,
+                texts.STATUS_SERVER,
+                so="a server that does not take it has 400 or 402 for it; a 500 says that the "
+                "server broke, and anybody can send this header",
             ),
             test=is_answer,
             suffix="answer",

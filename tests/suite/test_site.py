@@ -164,7 +164,7 @@ def test_a_withdrawn_failure_leaves_the_pages_and_stands_on_the_page_of_objectio
 
 def test_a_version_whose_control_fails_is_not_judged(site: dict[str, str]) -> None:
     assert "not judged: its good payments fail the control" in site["index.html"]
-    assert "not judged, its control fails" in site["badge/facilitator-x402-2.16.0.svg"]
+    assert "not judged, its control fails" in site["badge/facilitator-x402-2.20.0.svg"]
     assert "conformance/recipes/facilitator.py" in site["version/facilitator-x402-2.25.0.html"]
 
 

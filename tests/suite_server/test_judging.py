@@ -39,6 +39,17 @@ PROGRAM = "-m tests.suite_server.shop"
 HEADERS = runpy.run_path(str(ROOT / "conformance/server/payments.py"))["HEADERS"]
 
 
+def test_a_should_is_what_only_a_facilitator_that_breaks_the_text_shows() -> None:
+    """No text bids a server to distrust a boolean of its facilitator; that nothing unpaid is served
+    is a MUST where the facilitator says no, says nothing, or is not there."""
+    levels = {case.id: case.level for case in all_cases() if case.section == "order"}
+    of_settle = {each.removeprefix("server/order/"): level for each, level in levels.items()}
+    for slug in ("settle-text", "invalid-text"):
+        assert of_settle[slug] == "SHOULD"
+    for slug in ("refused", "refused-400", "settle-empty", "settle-page", "settle-down", "invalid"):
+        assert of_settle[slug] == "MUST"
+
+
 def test_what_is_sold_is_read_with_its_method_and_body() -> None:
     assert item_in("/weather") == Item("GET", "/weather")
     assert item_in("http://127.0.0.1:4021/a?b=c") == Item("GET", "/a?b=c")

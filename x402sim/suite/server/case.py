@@ -194,6 +194,13 @@ def gets_it_again(play: Play, observed: Trade) -> Found:
 SERVED_ONLY_IF_SETTLED = texts.derived(
     texts.SUCCESS, texts.STATUS_SUCCESS, so="a success without a settlement is none"
 )
+SERVED_ON_A_TEXT = texts.derived(
+    texts.SUCCESS,
+    texts.SUCCESS_FIELD,
+    texts.IS_VALID,
+    so="a success without a settlement is none. The text has true or false here, and a facilitator "
+    "that writes a text breaks it first: the server is held to a SHOULD",
+)
 CHARGED_ONLY_IF_SERVED = texts.derived(
     texts.STATUS_FAILED,
     texts.TRANSACTION,
@@ -258,13 +265,18 @@ def of_a_lost_answer(what: str) -> list[Demand]:
     ]
 
 
-def of_no_settlement(what: str) -> list[Demand]:
-    """Return the demands for a payment that the facilitator has not settled."""
+def of_no_settlement(what: str, *, is_told: bool = True) -> list[Demand]:
+    """Return the demands for a payment that the facilitator has not settled.
+
+    `is_told`: the facilitator keeps to the text. If not, and its answer may be taken for a yes,
+    serving is a SHOULD.
+    """
     return [
         Demand(
             title=f"{what}: the server serves nothing",
-            ground=SERVED_ONLY_IF_SETTLED,
+            ground=SERVED_ONLY_IF_SETTLED if is_told else SERVED_ON_A_TEXT,
             test=served_only_if_settled,
+            level=None if is_told else "SHOULD",
         ),
         Demand(
             title=f"{what}: no charge without goods",
