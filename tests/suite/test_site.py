@@ -21,7 +21,7 @@ from x402sim.spec.ground import folder
 from x402sim.suite import baseline, published, sdk, texts
 from x402sim.suite.case import by_id
 from x402sim.suite.published import Verdicts, Withdrawn, record_of
-from x402sim.suite.site import SUBJECTS, Site, column, slug
+from x402sim.suite.site import SUBJECTS, Site, column, lowered, slug
 from x402sim.suite.subject import subject
 from x402sim.suite.vectors.differing import differences
 from x402sim.suite.vectors.vector import files
@@ -160,6 +160,53 @@ def test_a_withdrawn_failure_leaves_the_pages_and_stands_on_the_page_of_objectio
     misspelt = Withdrawn(LOST + "s", record.name, "2026-12-01", why)
     with pytest.raises(ValueError, match="is no failure"):
         Site(msgspec.structs.replace(verdicts, withdrawn=(misspelt,))).made()
+
+
+def test_what_is_a_should_today_is_no_must_of_an_older_verdict() -> None:
+    """A verdict keeps the level of its day; a page that accuses goes by the demand of today."""
+    verdicts = published.read(published.shipped())
+    record = next(it for it in verdicts.of("server") if (LOST, "v2") in it.failures)
+    (group,) = [it for it in record.failed if LOST in published.unfolded(it.ids)]
+    ids = [*published.unfolded(group.ids)]
+    must = msgspec.structs.replace(group, level="MUST", lost="", seen={**group.seen, ids[-1]: "b"})
+    levels = dict.fromkeys(ids[:-1], "MUST") | {ids[-1]: "SHOULD"}
+    kept, lower = lowered((must,), levels)
+    assert (kept.level, [*published.unfolded(kept.ids)], kept.shown) == (
+        "MUST",
+        ids[:-1],
+        must.shown,
+    )
+    assert (lower.level, [*published.unfolded(lower.ids)]) == ("SHOULD", ids[-1:])
+    assert (lower.actual, lower.shown) == ("b", ()), "the observation of its own first id"
+    assert lowered((must,), {}) == (must,), "an id of no case today keeps its level"
+
+
+def test_a_control_that_is_withdrawn_accuses_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    only = {"facilitator": SUBJECTS["facilitator"]}
+    monkeypatch.setattr("x402sim.suite.site.SUBJECTS", only)
+    verdicts = published.read(published.shipped())
+    control, name = "facilitator/control/settles", "x402 2.20.0"
+    gone = Withdrawn(control, name, "2026-12-01", "the recipe was wrong")
+    pages = Site(msgspec.structs.replace(verdicts, withdrawn=(gone,))).made()
+    page, badge = f"version/{slug(f'facilitator {name}')}.html", "badge/facilitator-x402-2.20.0.svg"
+    row = pages["index.html"].partition(page)[2].partition("</tr>")[0]
+    assert "not judged" in row
+    assert "fail" not in row.partition("</td>")[2].replace("MUST failed", "")
+    assert "not judged</text>" in pages[badge]
+    assert "Nothing.</p>" in pages[page].partition("What failed")[2]
+
+
+def test_a_page_alone_says_how_to_repeat_it_and_which_sentence_is_of_which_version(
+    site: dict[str, str],
+) -> None:
+    page = site["case/server-header-version-answer.html"]
+    sentence, version = page.partition("In v1:")[2].partition("In v2, permit2, upto:")[::2]
+    assert "transports-v1/http.md" in sentence
+    assert "transports-v2/http.md" not in sentence
+    assert "transports-v2/http.md" in version.partition("In mcp:")[0]
+    for path in ("case/server-path-head.html", "version/facilitator-x402-2.20.0.html"):
+        assert "pip install" in site[path], path
+    assert "a refusal of it proves nothing" in site["version/facilitator-x402-2.20.0.html"]
 
 
 def test_a_version_whose_control_fails_is_not_judged(site: dict[str, str]) -> None:
