@@ -197,7 +197,6 @@ SERVED_ONLY_IF_SETTLED = texts.derived(
 SERVED_ON_A_TEXT = texts.derived(
     texts.SUCCESS,
     texts.SUCCESS_FIELD,
-    texts.IS_VALID,
     so="a success without a settlement is none. The text has true or false here, and a facilitator "
     "that writes a text breaks it first: the server is held to a SHOULD",
 )

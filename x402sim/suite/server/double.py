@@ -17,9 +17,13 @@ import httpx
 from x402sim.clock import stopwatch
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.messages import decoded, encode
+from x402sim.suite.redact import cut
 from x402sim.suite.wire import CLOCK, How, Reply, Request, Twisted, as_json
+from x402sim.text.words import printable
 
 LOOK_S = 0.02
+SHOWN = 200
+"""The most characters of an answer in a report."""
 VERIFY, SETTLE, SUPPORTED = "/verify", "/settle", "/supported"
 INVALID = {"isValid": False, "invalidReason": "insufficient_funds"}
 REFUSED = {"success": False, "errorReason": "insufficient_funds", "transaction": ""}
@@ -67,6 +71,17 @@ class Call:
         found = self.at(*_PERMIT2, "permitted", "amount")
         is_upto = self.at("paymentRequirements", "scheme") == "upto"
         return int(found) if is_upto and isinstance(found, str) and found.isdecimal() else None
+
+    @property
+    def told(self) -> str:
+        """The path and the answer, for a report: "/settle: 200 {}"."""
+        reply = self.reply
+        if reply is None or reply.how is How.LOST:
+            return f"{self.path}: nothing: the connection ends"
+        where = [f"{name}: {to}" for name, to in reply.headers.items() if name == "Location"]
+        said = [*where, printable(cut(reply.body.decode("latin-1"), SHOWN))]
+        end = ", cut in the middle" if reply.how is How.CUT else ""
+        return " ".join(filter(None, (f"{self.path}: {reply.status}", *said))) + end
 
     @property
     def payer(self) -> Any:
