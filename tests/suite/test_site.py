@@ -304,6 +304,34 @@ def test_a_version_names_the_recipe_of_its_first_number() -> None:
     assert names == ["x402[flask] (version 1)", "x402[flask]"]
 
 
+def test_a_verdict_tells_what_was_installed_with_the_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrapper fails by what it wraps, and a later version of that may have mended it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("x402sim.suite.site.SUBJECTS", {"server": SUBJECTS["server"]})
+    flask = next(each for each in sdk.recipes("server") if each.name == "billmyagent[flask]")
+    hono = next(each for each in sdk.recipes("server") if each.name == "@x402/hono")
+    site_packages = sdk.home(flask, "4.0.0") / "lib" / "python3.11" / "site-packages"
+    for name in ("billmyagent-4.0.0", "x402-2.25.0", "flask-3.1.3", "eth_utils-6.0.0"):
+        (site_packages / f"{name}.dist-info").mkdir(parents=True)
+    packages = sdk.home(hono, "2.27.0") / "node_modules"
+    for name, its in (("@x402/hono", "2.27.0"), ("hono", "4.9.1"), ("other", "1.0.0")):
+        (packages / name).mkdir(parents=True)
+        (packages / name / "package.json").write_text(json.dumps({"name": name, "version": its}))
+    assert sdk.installed(hono, "2.27.0") == ("@x402/hono 2.27.0", "hono 4.9.1")
+    its = sdk.installed(flask, "4.0.0")
+    assert its == ("billmyagent 4.0.0", "flask 3.1.3", "x402 2.25.0")
+    verdicts = published.read(published.shipped())
+    record = next(each for each in verdicts.records if each.name == "billmyagent[flask] 4.0.0")
+    kept = msgspec.structs.replace(record, installed=its)
+    pages = Site(msgspec.structs.replace(verdicts, records=(kept,), withdrawn=())).made()
+    assert (
+        "billmyagent 4.0.0, flask 3.1.3, x402 2.25.0"
+        in pages[f"version/{slug(f'server {kept.name}')}.html"]
+    )
+
+
 STUBS = {
     "hono": "export class Hono { use() {} }",
     "@hono/node-server": "export const serve = null;",

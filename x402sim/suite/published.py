@@ -69,7 +69,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     """The verdict on one version of an implementation, as one kind of subject.
 
     `repeat` is the command that judges it again, with the place of --only; `counts` are ids by
-    outcome, in each dialect; `lost` is the money counted on the ledger, by token.
+    outcome, in each dialect; `lost` is the money counted on the ledger, by token; `installed` is
+    what the verdict may depend on, with its versions.
     """
 
     subject: str
@@ -83,6 +84,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     dialects: tuple[str, ...] = ()
     not_judged: dict[str, Folded] = {}
     lost: tuple[str, ...] = ()
+    installed: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -213,6 +215,7 @@ def record_of(
     implementation: str,
     version: str,
     repeat: str,
+    installed: tuple[str, ...] = (),
 ) -> Record:
     """Return the record of a judgement by all cases of a subject."""
     every = [(name, its) for each in results for name, its in by_dialect(each).items()]
@@ -250,6 +253,7 @@ def record_of(
         dialects=dialects,
         not_judged={dialect: folded(ids) for dialect, ids in left.items()},
         lost=tuple(total_loss(results)),
+        installed=installed,
     )
 
 
