@@ -190,7 +190,7 @@ def judge_and_report(
     if run.unready is not None:
         _report(asked, about, run.results, unready(subject.name, run.unready))
         return NO_VERDICT
-    results, version = _marked(run.results, subject, asked)
+    results, version = _marked(run.results, subject, asked, about.target)
     judging = run.progress.judging
     if judging is not None:
         about = replace(about, unspoken=judging.plan.unspoken)
@@ -244,12 +244,12 @@ def _run(subject: Subject[Any], options: Chosen, cases: Sequence[Any]) -> _Run:
 
 
 def _marked(
-    results: list[Result], subject: Subject[Any], asked: Asked
+    results: list[Result], subject: Subject[Any], asked: Asked, target: str
 ) -> tuple[list[Result], published.Version | None]:
     """Return the results with the marks of known failures, and the closest published version."""
     if asked.baseline is not None:
         results = known(results, asked.baseline)
-    version = published.closest(results, subject.name)
+    version = published.closest(results, subject.name, target)
     if version is not None:
         results = published.marked(results, version)
     if asked.accepts_published:

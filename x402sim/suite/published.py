@@ -7,6 +7,7 @@ known` accepts them. `conformance site` makes pages of the file.
 
 import json
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -293,24 +294,31 @@ def _cut(text: str, shorter: Iterable[tuple[str, str]], most: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A published version, such as "x402[fastapi] 2.25.0", and its failed (id, dialect)."""
+    """A published version, such as "x402[fastapi] 2.25.0", and its failed (id, dialect).
+
+    `command` judges it again.
+    """
 
     name: str
     failed: frozenset[tuple[str, str]]
+    command: str = ""
 
 
 @cache
 def versions(subject: str) -> tuple[Version, ...]:
     """Return the versions judged before; empty for a subject without published programs."""
     return tuple(
-        Version(each.name, frozenset(each.failures))
+        Version(each.name, frozenset(each.failures), each.repeat)
         for each in read(shipped()).of(subject)
         if not each.implementation.startswith(OWN)
     )
 
 
-def closest(results: Results, subject: str) -> Version | None:
-    """Return the version with most of these failures, and fewest others; None below a half."""
+def closest(results: Results, subject: str, target: str = "") -> Version | None:
+    """Return the version with most of these failures, and fewest others; None below a half.
+
+    Of a `target` as --sdk takes it, the verdict on this version counts.
+    """
     every = [(each, name) for each in results for name in by_dialect(each).items()]
     failed = {(it.id, name) for it, (name, each) in every if each.outcome is Outcome.FAILED}
     judged = {(it.id, name) for it, (name, each) in every if each.outcome not in NOT_JUDGED}
@@ -318,7 +326,9 @@ def closest(results: Results, subject: str) -> Version | None:
     def likeness(version: Version) -> tuple[int, int]:
         return len(version.failed & failed), -len(version.failed & judged - failed)
 
-    best = max(versions(subject), key=likeness, default=None)
+    its = f"--sdk {shlex.quote(target)}"
+    own = [each for each in versions(subject) if target and each.command.endswith(its)]
+    best = max(own or versions(subject), key=likeness, default=None)
     return best if best and 0 < len(failed) <= 2 * likeness(best)[0] else None
 
 
