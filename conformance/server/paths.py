@@ -142,7 +142,8 @@ def _head_tells_nothing(play: Play, observed: Unpaid) -> Found:
     return Violation(
         demand="head-tells-nothing",
         actual=f"{answer.summary}; Content-Length: {length}, of the goods "
-        f"{len(observed.goods.body)}; how often what is sold was made for it: {made}",
+        f"{len(observed.goods.body)}; how often the handler ran for it, by a number in what is "
+        f"sold: {made}",
     )
 
 

@@ -206,6 +206,11 @@ def test_a_page_alone_says_how_to_repeat_it_and_which_sentence_is_of_which_versi
     assert "transports-v2/http.md" in version.partition("In mcp:")[0]
     for path in ("case/server-path-head.html", "version/facilitator-x402-2.20.0.html"):
         assert "pip install" in site[path], path
+        known = run("conformance", "server", "--help", env={"COLUMNS": "200"}).stdout
+        shown = re.sub(r"<pre class.*?</pre>", "", site[path], flags=re.DOTALL)
+        assert {*re.findall(r"(?<![\w-])--[a-z]+", shown)} <= {*re.findall(r"--[a-z]+", known)}, (
+            path
+        )
     assert "a refusal of it proves nothing" in site["version/facilitator-x402-2.20.0.html"]
 
 
