@@ -29,9 +29,24 @@ def _settled_form(play: Play, observed: Tried) -> Violation | None:
     wanted = x402.network_name(play.dialect.version, play.room.network)
     if fields.get("network") != wanted:
         return Violation(demand="names-network", actual=f"not {wanted}: {observed.settled.how}")
-    if not is_hash(fields.get("transaction"), wanted):
+    if not is_hash(observed.settled.transaction, wanted):
         return Violation(expected="transaction, a hash", actual=observed.settled.how)
     return None
+
+
+@demand(
+    "The hash of the transaction begins with 0x",
+    texts.ours(
+        texts.TRANSACTION,
+        because="the texts have it in every example, and a node takes no hash without it",
+    ),
+    suffix="prefix",
+)
+def _has_prefix(_: Play, observed: Tried) -> Violation | None:
+    named = observed.settled.fields.get("transaction")
+    if not observed.settled.succeeded or not named or str(named).startswith("0x"):
+        return None
+    return Violation(demand="hash-has-prefix", actual=observed.settled.how)
 
 
 def _payer(answer: Answer, observed: Tried, *, is_required: bool) -> Violation | None:
@@ -303,6 +318,7 @@ ROWS = [
         "answer/settled",
         _settled_form,
         _names_payer,
+        _has_prefix,
         changes=lambda draft: draft,
         absent=only(STANDARD, _ONLY_STANDARD),
     ),

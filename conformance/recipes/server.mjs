@@ -6,7 +6,6 @@ import { createRequire } from "node:module";
 
 const { FACILITATOR_URL: url, PORT, X402SIM_NETWORK: network, X402SIM_PAY_TO: payTo } = process.env;
 const prices = { "GET /weather": "$0.01", "GET /forecast": "$0.02", "POST /report": "$0.03" };
-const routes = (offer) => Object.fromEntries(Object.entries(prices).map(([page, price]) => [page, offer(price)]));
 
 let number = 0;
 const page = (words) => ({ ...words, number: ++number });
@@ -17,6 +16,9 @@ const report = ({ title }) => {
 
 const name = process.argv[2];
 const isFirst = !name.startsWith("@");
+// the guides of version 1 name a path, of any method; those of version 2 name the method, too
+const route = (page) => (isFirst ? page.split(" ")[1] : page);
+const routes = (offer) => Object.fromEntries(Object.entries(prices).map(([page, price]) => [route(page), offer(price)]));
 const require = createRequire(import.meta.url);
 const sdk = name.endsWith("next") ? require(name) : await import(name); // Node finds next/server by require alone
 const ofFirst = (price) => ({ price, network: process.env.X402SIM_NETWORK_NAME });

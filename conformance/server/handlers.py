@@ -10,7 +10,6 @@ from x402sim.suite.dialect import Dialect
 from x402sim.suite.row import only
 from x402sim.suite.server.case import (
     HUNG_UP,
-    REFUSED,
     SERVED_ONLY_IF_SETTLED,
     case,
     charged_only_if_served,
@@ -19,7 +18,7 @@ from x402sim.suite.server.case import (
     served_only_if_settled,
     uncounted,
 )
-from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on
+from x402sim.suite.server.double import INVALID, REFUSED, SETTLE, VERIFY, is_answered, on, refuses
 from x402sim.suite.server.observed import Trade
 from x402sim.suite.server.payment import BEFORE_S
 from x402sim.suite.server.play import BEGINS_S, Item, Play
@@ -38,9 +37,6 @@ async def _slow(play: Play) -> tuple[Item, float]:
     if took_s < LEAST_S:
         raise NotApplicable(f"what --slow names is answered within {LEAST_S:g} s")
     return item, took_s
-
-
-_INVALID = as_json({"isValid": False, "invalidReason": "insufficient_funds"})
 
 
 @demand(
@@ -217,7 +213,7 @@ async def _unpaid(play: Play) -> int:
 
     async def ask() -> None:
         await play.ask()
-        with play.double.twisted(on(VERIFY, says(_INVALID)), on(SETTLE, says(as_json(REFUSED)))):
+        with play.double.twisted(on(VERIFY, refuses(INVALID)), on(SETTLE, refuses(REFUSED))):
             await play.pay(await play.draft())
 
     made = await play.times_made(ask)
@@ -292,8 +288,8 @@ async def _streams(play: Play) -> Streamed:
     waits_s=LEAST_S,
 )
 async def _stream_refused(play: Play) -> Trade:
-    refuses = on(SETTLE, says(as_json(REFUSED)))
-    return await play.trade(refuses, again=0, item=play.handled("streaming"))
+    no = on(SETTLE, refuses(REFUSED))
+    return await play.trade(no, again=0, item=play.handled("streaming"))
 
 
 @case(

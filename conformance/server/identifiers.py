@@ -10,13 +10,12 @@ from x402sim.protocol.x402 import PAYMENT_IDENTIFIER
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.money import Transfer
-from x402sim.suite.server.case import REFUSED, case, demand
-from x402sim.suite.server.double import SETTLE, VERIFY, on, waits
+from x402sim.suite.server.case import case, demand
+from x402sim.suite.server.double import REFUSED, SETTLE, VERIFY, on, refuses, waits
 from x402sim.suite.server.payment import Payment, receipt_in
 from x402sim.suite.server.play import PAUSE_S, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, NotApplicable, Violation
-from x402sim.suite.wire import as_json, says
 from x402sim.text.words import counted, often
 
 ID = f"extensions.{PAYMENT_IDENTIFIER}.info.id"
@@ -224,7 +223,7 @@ async def _again(play: Play) -> Named:
     payment = await _draft(play)
     first = await play.pay(payment)
     no = {"isValid": False, "invalidReason": "invalid_exact_evm_payload_authorization_valid_before"}
-    with play.double.twisted(on(VERIFY, says(as_json(no))), on(SETTLE, says(as_json(REFUSED)))):
+    with play.double.twisted(on(VERIFY, refuses(no)), on(SETTLE, refuses(REFUSED))):
         second = await play.pay(payment)
     return await _named(play, payment, first, payment, second)
 

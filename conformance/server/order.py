@@ -7,7 +7,6 @@ from x402sim.protocol.x402 import PAYMENT_FLOW
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.server.case import (
-    REFUSED,
     case,
     demand,
     of_a_lost_settlement,
@@ -15,6 +14,8 @@ from x402sim.suite.server.case import (
     with_facilitator,
 )
 from x402sim.suite.server.double import (
+    INVALID,
+    REFUSED,
     SETTLE,
     VERIFY,
     Twist,
@@ -22,6 +23,7 @@ from x402sim.suite.server.double import (
     first,
     on,
     pending,
+    refuses,
     twice,
 )
 from x402sim.suite.server.observed import Trade
@@ -32,7 +34,6 @@ from x402sim.suite.verdict import Found, NotApplicable, Violation
 from x402sim.suite.wire import How, Reply, as_json, late, says
 from x402sim.text.words import often
 
-INVALID = {"isValid": False, "invalidReason": "insufficient_funds"}
 LATE_S = 8.0
 ELSEWHERE = {"Location": "http://127.0.0.1:9/settle"}
 """A port without a listener."""
@@ -64,18 +65,18 @@ _LOST = {
 }
 """Faults of settle's answer, after settle has done the work."""
 _SETTLE_NO = {
-    "refused": ("settle refuses", lambda: says(as_json(REFUSED))),
-    "refused-400": ("settle refuses with 400", lambda: says(as_json(REFUSED, 400))),
+    "refused": ("settle refuses", lambda: refuses(REFUSED)),
+    "refused-400": ("settle refuses with 400", lambda: refuses(REFUSED, 400)),
     "settle-down": ("settle is 503", lambda: says(Reply(status=503))),
     "settle-lost": ("settle ends the connection", lambda: says(Reply(how=How.LOST))),
     "settle-empty": ("settle answers 200 {} and does nothing", lambda: says(as_json({}))),
     "settle-null": (
         "settle answers success null",
-        lambda: says(as_json(REFUSED | {"success": None})),
+        lambda: refuses(REFUSED | {"success": None}),
     ),
     "settle-text": (
         "settle answers success with the text false",
-        lambda: says(as_json(REFUSED | {"success": "false"})),
+        lambda: refuses(REFUSED | {"success": "false"}),
     ),
     "settle-page": (
         "settle answers a page with 200",
@@ -88,11 +89,11 @@ _SETTLE_NO = {
 }
 """Answers of settle without a settlement."""
 _VERIFY_NO = {
-    "invalid": ("verify says no", lambda: says(as_json(INVALID))),
-    "invalid-400": ("verify says no with 400", lambda: says(as_json(INVALID, 400))),
+    "invalid": ("verify says no", lambda: refuses(INVALID)),
+    "invalid-400": ("verify says no with 400", lambda: refuses(INVALID, 400)),
     "invalid-text": (
         "verify answers isValid with the text false",
-        lambda: says(as_json(INVALID | {"isValid": "false"})),
+        lambda: refuses(INVALID | {"isValid": "false"}),
     ),
     "verify-down": ("verify is 503", lambda: says(Reply(status=503))),
     "verify-lost": ("verify ends the connection", lambda: says(Reply(how=How.LOST))),
@@ -103,6 +104,8 @@ _VERIFY_NO = {
     ),
 }
 """Answers of verify, while settle refuses: served goods are unpaid."""
+_TEXTS = ("settle-text", "invalid-text")
+"""Answers that a language may take for a yes, where the text has true or false."""
 
 
 Make = Callable[[], Twist]
@@ -119,7 +122,7 @@ def _always(path: str, make: Make) -> Make:
 
 
 def _no() -> Twist:
-    return says(as_json(REFUSED))
+    return refuses(REFUSED)
 
 
 def _told(play: Play, answer: Answer) -> set[str]:
@@ -325,15 +328,16 @@ ROWS = [
     *(
         case(
             f"order/{slug}",
-            *of_no_settlement(what[0].upper() + what[1:]),
+            *of_no_settlement(what[0].upper() + what[1:], is_told=slug not in _TEXTS),
             *([_reason, _receipt] if slug == "refused" else []),
         )(with_facilitator(_always(SETTLE, do)))
         for slug, (what, do) in _SETTLE_NO.items()
     ),
     *(
-        case(f"order/{slug}", *of_no_settlement(what[0].upper() + what[1:]))(
-            with_facilitator(_always(VERIFY, do), _always(SETTLE, _no))
-        )
+        case(
+            f"order/{slug}",
+            *of_no_settlement(what[0].upper() + what[1:], is_told=slug not in _TEXTS),
+        )(with_facilitator(_always(VERIFY, do), _always(SETTLE, _no)))
         for slug, (what, do) in _VERIFY_NO.items()
     ),
 ]

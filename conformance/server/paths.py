@@ -139,7 +139,8 @@ def _head_is_402(_: Play, answer: Answer) -> Found:
     texts.derived(
         texts.NO_VALID_PAYMENT,
         texts.HEAD,
-        so="a HEAD asks for the headers of the answer to a GET, and here a GET is paid for. A "
+        so="a HEAD asks for the headers of the answer to a GET, and here a GET is paid for, as "
+        "the package's guide sells one. No goods leave, but the work is done for nothing. A "
         "success with the length of the goods, or a goods' number that goes up by the HEAD, "
         "shows that the handler ran unpaid; a 402, 404 or 405 keeps the demand",
     ),
@@ -159,7 +160,8 @@ def _head_tells_nothing(play: Play, observed: Unpaid) -> Found:
     return Violation(
         demand="head-tells-nothing",
         actual=f"{answer.summary}; Content-Length: {length}, of the goods "
-        f"{len(observed.goods.body)}; how often what is sold was made for it: {made}",
+        f"{len(observed.goods.body)}; how often the handler ran for it, by a number in what is "
+        f"sold: {made}",
     )
 
 
@@ -274,6 +276,9 @@ async def _asked_by_head(play: Play) -> Answer:
 
 @case("path/head", _head_tells_nothing)
 async def _head(play: Play) -> Unpaid:
+    """Ask by HEAD without a payment. If that is a success, buy several times, with a HEAD between
+    the last two purchases: a number in the goods that goes up by two shows a run for the HEAD.
+    """
     observed = await _tried(play, [("HEAD", "HEAD", play.item.target, ())])
     if not observed.tries[0].answer.is_2xx:
         return observed

@@ -192,7 +192,12 @@ def _demands(title: str, *, is_header: bool = False) -> list[Demand]:
         found.append(
             demand(
                 f"{title}: the status",
-                texts.silent(texts.STATUS_INVALID, why="the table is no demand"),
+                texts.silent(
+                    texts.STATUS_INVALID,
+                    texts.STATUS_FAILED,
+                    why="the table has 400 for what is malformed and 402 for what fails to verify, "
+                    "and does not say which of both a header is",
+                ),
                 suffix="status",
             )(_is_400_or_402)
         )
@@ -208,7 +213,13 @@ def _of_other(title: str) -> list[Demand]:
         demand(f"{title}: no charge without goods", SERVED_ONLY_IF_SETTLED)(not_charged),
         demand(
             f"{title}: the answer is no 5xx",
-            texts.derived(texts.STATUS_INVALID, texts.STATUS_SERVER, so="there is a status for it"),
+            texts.derived(
+                texts.STATUS_INVALID,
+                texts.STATUS_FAILED,
+                texts.STATUS_SERVER,
+                so="a server that does not take it has 400 or 402 for it; a 500 says that the "
+                "server broke, and anybody can send this header",
+            ),
             suffix="answer",
         )(is_answer),
         demand(

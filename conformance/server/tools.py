@@ -11,16 +11,14 @@ from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.row import only
 from x402sim.suite.server.case import case, demand
-from x402sim.suite.server.double import SETTLE, VERIFY, on
+from x402sim.suite.server.double import INVALID, REFUSED, SETTLE, VERIFY, on, refuses
 from x402sim.suite.server.observed import Asked
 from x402sim.suite.server.payment import payable
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, Violation
-from x402sim.suite.wire import as_json, says
 
 _case = partial(case, absent=only([Dialect.MCP], "only a tool has results"))
-NO = {"success": False, "errorReason": "insufficient_funds", "transaction": "", "network": ""}
 DRAFT = "org.x402/payment"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 
@@ -101,8 +99,7 @@ async def _invalid(play: Play) -> Answer:
 
 async def _after_verify_no(play: Play) -> Answer:
     payment = await play.draft()
-    no = {"isValid": False, "invalidReason": "insufficient_funds"}
-    with play.double.twisted(on(VERIFY, says(as_json(no))), on(SETTLE, says(as_json(NO)))):
+    with play.double.twisted(on(VERIFY, refuses(INVALID)), on(SETTLE, refuses(REFUSED))):
         return await play.pay(payment)
 
 
@@ -172,7 +169,7 @@ async def _unpaid(play: Play) -> Sequence[Asked]:
 @_case("tool/refused", _keeps_content)
 async def _refused(play: Play) -> Refused:
     goods, payment = await play.goods(), await play.draft()
-    with play.double.twisted(on(SETTLE, says(as_json(NO)))):
+    with play.double.twisted(on(SETTLE, refuses(REFUSED))):
         return Refused(goods, await play.pay(payment))
 
 

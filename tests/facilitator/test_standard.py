@@ -239,6 +239,22 @@ def test_the_payment_says_its_version_if_the_request_does_not(desk: Desk, versio
         assert "invalid_x402_version" in desk.post(path, body).values()
 
 
+@BOTH_PATHS
+@VERSIONS
+def test_a_refusal_names_the_payer_that_the_payment_names(
+    desk: Desk, version: int, path: str
+) -> None:
+    """The texts' examples have the payer in every answer; the Python SDK of version 1 reads no other."""
+    unknown, unsigned = asking(version), asking(version)
+    unknown["paymentPayload"]["x402Version"] = unknown["x402Version"] = 3
+    del unsigned["paymentPayload"]["payload"]["signature"]
+    for body in (unknown, unsigned):
+        assert desk.post(path, body)["payer"] == ALICE.address
+    for payload in ({}, {"authorization": {"from": "Alice"}}, {"authorization": []}, []):
+        unknown["paymentPayload"]["payload"] = payload
+        assert "payer" not in desk.post(path, unknown)
+
+
 @VERSIONS
 def test_what_is_not_mined_in_time_is_pending_and_waited_for_again(version: int) -> None:
     desk = Desk(settings=FacilitatorSettings(receipt_timeout_s=0.01))

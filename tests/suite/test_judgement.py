@@ -379,6 +379,12 @@ def test_failures_of_a_published_version_are_named_and_can_be_accepted(
     held = server(*sorted(version.failed)[0], outcome="passed")
     assert published.mended([held], version) == [held.id]
     assert published.closest([server("server/new/one", "v2")], "server") is None
+    (record, *_) = [it for it in published.read(published.shipped()).of("server") if it.failed]
+    first, dialect = next(iter(record.failures))
+    target = shlex.split(record.repeat)[-1]
+    own = published.closest([server(first, dialect)], "server", target)
+    assert own is not None, "of the version that is judged, its own verdict counts"
+    assert own.name == record.name
     assert published.closest([held], "server") is None
     assert {each for each in SUBJECTS if published.versions(each)} == {*SUBJECTS} - {
         "service",

@@ -1,6 +1,8 @@
 """A site of verdicts on published versions; versions installed by recipes; known failures with reasons."""
 
+import json
 import re
+import subprocess
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -9,6 +11,7 @@ from zipfile import ZipFile
 import msgspec
 import pytest
 
+from tests import npm
 from tests.cli.runner import run
 from tests.suite.deployment import refused
 from x402sim.report.conformance import About
@@ -18,12 +21,14 @@ from x402sim.spec.ground import folder
 from x402sim.suite import baseline, published, sdk, texts
 from x402sim.suite.case import by_id
 from x402sim.suite.published import Verdicts, Withdrawn, record_of
-from x402sim.suite.site import SUBJECTS, Site, column, slug
+from x402sim.suite.site import SUBJECTS, Site, column, lowered, slug
 from x402sim.suite.subject import subject
 from x402sim.suite.vectors.differing import differences
 from x402sim.suite.vectors.vector import files
 
 LOST = "kit/order/settled-lost"
+OF_BOTH = {texts.FIELDS_V1, texts.AMOUNT_V1, texts.SUPPORTED_V1, texts.SETTLED_NETWORK_V1}
+"""Sentences of version 1 that a demand of both versions cites beside version 2's."""
 
 
 class Page(HTMLParser):
@@ -111,6 +116,18 @@ def test_each_text_has_the_address_of_its_revision() -> None:
         assert revision is None or f"/{revision[1]}/" in url, (each.section, url)
 
 
+@pytest.mark.parametrize("name", ["server", "facilitator"])
+def test_version_1_is_judged_by_its_own_text(name: str) -> None:
+    """Version 1 has the answers of /verify in examples only: for their fields, version 2 is cited."""
+    shown = {texts.IS_VALID, texts.INVALID_REASON}
+    for case in subject(name).cases():
+        if case.dialect == "v1":
+            cited = {each for each in case.ground.sentences if "version 2" in each.section}
+            assert cited <= shown, case.name
+        elif case.dialect == "v2":
+            assert not {*texts.IN_V1.values()} & {*case.ground.sentences} - OF_BOTH, case.name
+
+
 def test_the_page_of_vectors_has_who_confirms_them_and_where_implementations_differ(
     site: dict[str, str],
 ) -> None:
@@ -146,9 +163,61 @@ def test_a_withdrawn_failure_leaves_the_pages_and_stands_on_the_page_of_objectio
         Site(msgspec.structs.replace(verdicts, withdrawn=(misspelt,))).made()
 
 
+def test_what_is_a_should_today_is_no_must_of_an_older_verdict() -> None:
+    """A verdict keeps the level of its day; a page that accuses goes by the demand of today."""
+    verdicts = published.read(published.shipped())
+    record = next(it for it in verdicts.of("server") if (LOST, "v2") in it.failures)
+    (group,) = [it for it in record.failed if LOST in published.unfolded(it.ids)]
+    ids = [*published.unfolded(group.ids)]
+    must = msgspec.structs.replace(group, level="MUST", lost="", seen={**group.seen, ids[-1]: "b"})
+    levels = dict.fromkeys(ids[:-1], "MUST") | {ids[-1]: "SHOULD"}
+    kept, lower = lowered((must,), levels)
+    assert (kept.level, [*published.unfolded(kept.ids)], kept.shown) == (
+        "MUST",
+        ids[:-1],
+        must.shown,
+    )
+    assert (lower.level, [*published.unfolded(lower.ids)]) == ("SHOULD", ids[-1:])
+    assert (lower.actual, lower.shown) == ("b", ()), "the observation of its own first id"
+    assert lowered((must,), {}) == (must,), "an id of no case today keeps its level"
+
+
+def test_a_control_that_is_withdrawn_accuses_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    only = {"facilitator": SUBJECTS["facilitator"]}
+    monkeypatch.setattr("x402sim.suite.site.SUBJECTS", only)
+    verdicts = published.read(published.shipped())
+    control, name = "facilitator/control/settles", "x402 2.20.0"
+    gone = Withdrawn(control, name, "2026-12-01", "the recipe was wrong")
+    pages = Site(msgspec.structs.replace(verdicts, withdrawn=(gone,))).made()
+    page, badge = f"version/{slug(f'facilitator {name}')}.html", "badge/facilitator-x402-2.20.0.svg"
+    row = pages["index.html"].partition(page)[2].partition("</tr>")[0]
+    assert "not judged" in row
+    assert "fail" not in row.partition("</td>")[2].replace("MUST failed", "")
+    assert "not judged</text>" in pages[badge]
+    assert "Nothing.</p>" in pages[page].partition("What failed")[2]
+
+
+def test_a_page_alone_says_how_to_repeat_it_and_which_sentence_is_of_which_version(
+    site: dict[str, str],
+) -> None:
+    page = site["case/server-header-version-answer.html"]
+    sentence, version = page.partition("In v1:")[2].partition("In v2, permit2, upto:")[::2]
+    assert "transports-v1/http.md" in sentence
+    assert "transports-v2/http.md" not in sentence
+    assert "transports-v2/http.md" in version.partition("In mcp:")[0]
+    for path in ("case/server-path-head.html", "version/facilitator-x402-2.20.0.html"):
+        assert "pip install" in site[path], path
+        known = run("conformance", "server", "--help", env={"COLUMNS": "200"}).stdout
+        shown = re.sub(r"<pre class.*?</pre>", "", site[path], flags=re.DOTALL)
+        assert {*re.findall(r"(?<![\w-])--[a-z]+", shown)} <= {*re.findall(r"--[a-z]+", known)}, (
+            path
+        )
+    assert "a refusal of it proves nothing" in site["version/facilitator-x402-2.20.0.html"]
+
+
 def test_a_version_whose_control_fails_is_not_judged(site: dict[str, str]) -> None:
     assert "not judged: its good payments fail the control" in site["index.html"]
-    assert "not judged, its control fails" in site["badge/facilitator-x402-2.16.0.svg"]
+    assert "not judged, its control fails" in site["badge/facilitator-x402-2.20.0.svg"]
     page = site["version/facilitator-x402-2.25.0.html"]
     assert "Installed: x402[evm]==2.25.0, fastapi, uvicorn. Started by" in page
     assert "conformance/recipes/facilitator.py" in page
@@ -265,6 +334,72 @@ def test_a_campaign_leaves_out_what_is_judged_and_tells_what_cannot_be_installed
 def test_a_version_names_the_recipe_of_its_first_number() -> None:
     names = [sdk.named("server", f"x402[flask]=={each}")[0].name for each in ("0.2.0", "2.9.0")]
     assert names == ["x402[flask] (version 1)", "x402[flask]"]
+
+
+def test_a_verdict_tells_what_was_installed_with_the_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrapper fails by what it wraps, and a later version of that may have mended it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("x402sim.suite.site.SUBJECTS", {"server": SUBJECTS["server"]})
+    flask = next(each for each in sdk.recipes("server") if each.name == "billmyagent[flask]")
+    hono = next(each for each in sdk.recipes("server") if each.name == "@x402/hono")
+    site_packages = sdk.home(flask, "4.0.0") / "lib" / "python3.11" / "site-packages"
+    for name in ("billmyagent-4.0.0", "x402-2.25.0", "flask-3.1.3", "eth_utils-6.0.0"):
+        (site_packages / f"{name}.dist-info").mkdir(parents=True)
+    packages = sdk.home(hono, "2.27.0") / "node_modules"
+    for name, its in (("@x402/hono", "2.27.0"), ("hono", "4.9.1"), ("other", "1.0.0")):
+        (packages / name).mkdir(parents=True)
+        (packages / name / "package.json").write_text(json.dumps({"name": name, "version": its}))
+    assert sdk.installed(hono, "2.27.0") == ("@x402/hono 2.27.0", "hono 4.9.1")
+    its = sdk.installed(flask, "4.0.0")
+    assert its == ("billmyagent 4.0.0", "flask 3.1.3", "x402 2.25.0")
+    verdicts = published.read(published.shipped())
+    record = next(each for each in verdicts.records if each.name == "billmyagent[flask] 4.0.0")
+    kept = msgspec.structs.replace(record, installed=its)
+    pages = Site(msgspec.structs.replace(verdicts, records=(kept,), withdrawn=())).made()
+    assert (
+        "billmyagent 4.0.0, flask 3.1.3, x402 2.25.0"
+        in pages[f"version/{slug(f'server {kept.name}')}.html"]
+    )
+
+
+STUBS = {
+    "hono": "export class Hono { use() {} }",
+    "@hono/node-server": "export const serve = null;",
+    "express": "export default () => ({ use() {} });",
+    "@x402/core": "export class HTTPFacilitatorClient {}",
+    "@x402/evm": "export class ExactEvmScheme {}",
+}
+PRINTS = """
+export class x402ResourceServer { register() {} }
+export const paymentMiddleware = (...given) => {
+  console.log(JSON.stringify(Object.keys(given[0].split ? given[1] : given[0])));
+  process.exit(0);
+};
+"""
+
+
+@pytest.mark.parametrize("package", ["x402-express", "x402-hono", "@x402/hono"])
+def test_a_shop_of_npm_guards_its_paths_as_the_guide_of_the_package_does(
+    package: str, tmp_path: Path
+) -> None:
+    """The guides of version 1 name paths, which guards HEAD, too; those of version 2 name methods."""
+    for name, code in {**STUBS, package: PRINTS}.items():
+        home = tmp_path / "node_modules" / name
+        home.mkdir(parents=True)
+        (home / "index.js").write_text(code)
+        exports = dict.fromkeys((".", "./server", "./exact/server"), "./index.js")
+        (home / "package.json").write_text(json.dumps({"type": "module", "exports": exports}))
+    program = tmp_path / "server.mjs"
+    program.write_bytes((folder("recipes") / "server.mjs").read_bytes())
+    env = {"PORT": "1", "FACILITATOR_URL": "", "X402SIM_PAY_TO": "0x1", "X402SIM_NETWORK": "a:1"}
+    command = [str(npm.node()), str(program), package]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=30)
+    routes = ["GET /weather", "GET /forecast", "POST /report"]
+    if not package.startswith("@"):
+        routes = [each.split()[1] for each in routes]
+    assert (done.stderr, json.loads(done.stdout)) == ("", routes)
 
 
 def test_a_recipe_names_a_program_that_ships_and_options_of_its_judge() -> None:

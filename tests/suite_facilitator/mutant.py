@@ -739,6 +739,10 @@ class Facilitator:
             tx_hash = to_hex(keccak256(bytes.fromhex(tx_hash[2:])))
         if self.has("a new hash each time"):
             tx_hash = to_hex(keccak256(str(time.monotonic_ns()).encode()))
+        if self.has("a hash without 0x"):
+            tx_hash = tx_hash.removeprefix("0x")
+        if self.has("takes its own hash for none"):
+            return self.failed(asked, "transaction_failed", "")
         payer = asked.pay_to if self.has("another payer") else asked.auth.from_
         network = "base" if self.has("another network") else self.name(asked.version)
         said = {"success": True, "transaction": tx_hash, "network": network}

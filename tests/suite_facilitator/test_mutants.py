@@ -55,6 +55,8 @@ DEFECTS = {
     "words of its own": "kit/answer/refused-words [v2]",
     "verify sends": "facilitator/answer/verify-only [v2]",
     "another hash": "facilitator/control/settles [v2]",
+    "a hash without 0x": "kit/answer/settled-prefix [v2]",
+    "takes its own hash for none": "facilitator/control/settles [v2]",
     "used is a success": "facilitator/nonce/used-elsewhere [v2] facilitator/nonce/cancelled-between [v1]",
     "no look at nonces + no trial": "facilitator/nonce/cancelled-verify [v2] facilitator/nonce/cancelled-gas [v2 permit2 upto]",
     "no look at balances + no trial": "facilitator/balance/none-verify [v2] facilitator/balance/none-gas [v1]",
@@ -227,6 +229,22 @@ def test_a_settlement_without_a_limit_of_gas_is_seen_on_anvil(
     (bounded,) = judged(mutant(flags), burns).values()
     assert (without.outcome, bounded.outcome) == (Outcome.FAILED, Outcome.PASSED), without.reason
     assert int(str(without.actual).split()[0]) > 15_000_000
+
+
+def test_a_hash_without_0x_is_the_hash() -> None:
+    """It names the transaction, as version 2.16.0 of PyPI's x402 does: the rest is judged."""
+    ids = "facilitator/control/settles [v2] facilitator/answer/settled [v2] facilitator/again/settled [v2]"
+    found = judged(mutant(["a hash without 0x"]), cases(ids))
+    assert {result.outcome for result in found.values()} == {Outcome.PASSED}
+
+
+def test_who_moves_and_says_failure_is_told_so() -> None:
+    """Version 2.20.0 of PyPI's x402 takes its own hash for none: it calls no failure settled."""
+    (case,) = cases("facilitator/control/settles [v2]")
+    (found,) = judged(mutant(["takes its own hash for none"]), [case]).values()
+    (one,) = causes([of_id([case], {case: found}, "")])
+    assert one.cause == "it says failure of a payment that it has sent, without the hash"
+    assert "1 transfer" in str(found.actual)
 
 
 def test_what_comes_in_turn_is_advised_no_lock() -> None:

@@ -1,6 +1,7 @@
 """The double between servers and our facilitator passes the judge of facilitators."""
 
 import asyncio
+import json
 from typing import Any
 
 import httpx
@@ -10,7 +11,16 @@ from tests.suite_facilitator.judging import judged, mutant
 from x402sim.report.results import Outcome
 from x402sim.suite.facilitator.room import Given
 from x402sim.suite.facilitator.subject import all_cases
-from x402sim.suite.server.double import SETTLE, Call, Double
+from x402sim.suite.server.double import (
+    INVALID,
+    REFUSED,
+    SETTLE,
+    USED,
+    VERIFY,
+    Call,
+    Double,
+    refuses,
+)
 from x402sim.suite.started import App
 from x402sim.suite.wire import Reply, Request, as_json
 
@@ -73,3 +83,22 @@ def test_another_payers_payment_with_the_same_nonce_is_settled_by_itself() -> No
     assert first == again
     assert len({first.body, other.body, unsigned.body}) == 3
     assert Call(SETTLE, None).nonce == ""
+
+
+@pytest.mark.parametrize("network", ["base-sepolia", "eip155:84532"])
+def test_a_refusal_has_the_payer_and_the_network_of_the_request(network: str) -> None:
+    """Version 1 demands both of a settlement, in its own words for networks, and shows the payer in
+    every answer; an SDK that reads no other answer is not to blame."""
+    payload = {"authorization": {"from": "0xa", "nonce": "0xab"}}
+    asked = {"paymentPayload": {"payload": payload}, "paymentRequirements": {"network": network}}
+
+    async def run(path: str, fields: dict[str, Any], body: Any = asked) -> Any:
+        reply = await refuses(fields, 400)(Call(path, body), pytest.fail)
+        assert reply is not None
+        return reply.status, json.loads(reply.body)
+
+    both = {"payer": "0xa", "network": network}
+    for fields in (REFUSED, USED, REFUSED | {"success": "false"}):
+        assert asyncio.run(run(SETTLE, fields)) == (400, fields | both)
+    assert asyncio.run(run(VERIFY, INVALID)) == (400, INVALID | {"payer": "0xa"})
+    assert asyncio.run(run(VERIFY, INVALID, [])) == (400, INVALID)

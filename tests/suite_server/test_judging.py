@@ -17,7 +17,7 @@ from eth_account.messages import encode_defunct
 from typer.testing import CliRunner
 
 from tests.suite.cases import assert_demands_have_causes, assert_every_cell_is_told
-from tests.suite_server.judging import ITEMS, cases
+from tests.suite_server.judging import ITEMS, Bench, cases
 from tests.suite_server.shop import Shop, shop
 from x402sim.cli import app
 from x402sim.payer.wallet import Wallet
@@ -37,6 +37,39 @@ pytest_plugins = ["pytester"]
 ROOT = Path(__file__).parents[2]
 PROGRAM = "-m tests.suite_server.shop"
 HEADERS = runpy.run_path(str(ROOT / "conformance/server/payments.py"))["HEADERS"]
+
+
+@pytest.mark.parametrize(
+    ("case_id", "said"),
+    [
+        ("server/order/settle-text [v2]", '/settle: 200 {"success": "false"'),
+        ("server/order/settle-lost [v2]", "/settle: nothing: the connection ends"),
+        ("server/order/verify-moved [v1]", "/verify: 308 Location: http://127.0.0.1:9/settle"),
+    ],
+)
+def test_an_exchange_has_what_a_twisted_facilitator_answered(case_id: str, said: str) -> None:
+    """Who is accused of serving on an answer sees the answer, on the page that accuses."""
+
+    async def main() -> list[str]:
+        bench, (case,) = Bench(defects=frozenset({"truthy"})), cases(case_id)
+        try:
+            played = await bench.judge.played([case], await bench.judge.room(case.kind))
+        finally:
+            await bench.judge.close()
+        return [each.about for each in played.play.exchanges]
+
+    assert any(f"the facilitator answers {said}" in about for about in asyncio.run(main()))
+
+
+def test_a_should_is_what_only_a_facilitator_that_breaks_the_text_shows() -> None:
+    """No text bids a server to distrust a boolean of its facilitator; that nothing unpaid is served
+    is a MUST where the facilitator says no, says nothing, or is not there."""
+    levels = {case.id: case.level for case in all_cases() if case.section == "order"}
+    of_settle = {each.removeprefix("server/order/"): level for each, level in levels.items()}
+    for slug in ("settle-text", "invalid-text"):
+        assert of_settle[slug] == "SHOULD"
+    for slug in ("refused", "refused-400", "settle-empty", "settle-page", "settle-down", "invalid"):
+        assert of_settle[slug] == "MUST"
 
 
 def test_what_is_sold_is_read_with_its_method_and_body() -> None:

@@ -182,7 +182,8 @@ def keep_verdict(file: Path, subject: Subject[Any], about: About, results: Resul
     recipe, version = sdk.named(subject.name, about.target)
     repeat = f"x402sim conformance {subject.name} --sdk {shlex.quote(about.target)}"
     cases = subject.cases()
-    record = published.record_of(about, results, cases, recipe.name, version, repeat)
+    installed = sdk.installed(recipe, version)
+    record = published.record_of(about, results, cases, recipe.name, version, repeat, installed)
     published.keep(file, record, cases)
 
 

@@ -213,6 +213,23 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
     ]
 
 
+def _named_payer(body: x402.FacilitatorRequest) -> str | None:
+    """Return the payer that a payment names, unread; None without one.
+
+    The texts' examples of answers all have the payer, and the Python SDK of version 1 reads no
+    other answer.
+    """
+    sent: Any = object_in(bytes(body.payment_payload)) or {}
+    payload = sent.get("payload")
+    known = payload if isinstance(payload, dict) else {}
+    auth = known.get("authorization", known.get("permit2Authorization"))
+    named = auth.get("from") if isinstance(auth, dict) else None
+    try:
+        return checksum(parse_address(named)) if isinstance(named, str) else None
+    except ValueError:
+        return None
+
+
 # --- payments by Permit2 -------------------------------------------------------------
 
 
@@ -222,7 +239,7 @@ def _is_permit2(body: x402.FacilitatorRequest) -> bool:
 
 
 async def _verify_permit2(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Judged:
-    payer = None
+    payer = _named_payer(body)
     try:
         requested = _permit2_request(body, settles=False)
         payer = checksum(requested.auth.from_)
@@ -235,7 +252,7 @@ async def _verify_permit2(facilitator: Facilitator, body: x402.FacilitatorReques
 
 
 async def _settle_permit2(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Judged:
-    payer = None
+    payer = _named_payer(body)
     try:
         requested = _permit2_request(body, settles=True)
         payer = checksum(requested.auth.from_)
@@ -278,7 +295,7 @@ async def _judged(
     unexpected: str,
 ) -> _Judged:
     """Judge a payment; `unexpected` is the reason if the chain does not answer."""
-    payer = None
+    payer = _named_payer(body)
     try:
         read = _read(facilitator, body)
         payer = checksum(read.payment.signed.authorization.from_)

@@ -71,6 +71,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     `repeat` is the command that judges it again, with the place of --only; `counts` are ids by
     outcome, in each dialect; `lost` is the money counted on the ledger, by token. `observed` has
     the behaviour seen, by dialect and id, where a demand of a text does not reach the subject.
+    `installed` is what the verdict may depend on, with its versions.
     """
 
     subject: str
@@ -85,6 +86,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     not_judged: dict[str, Folded] = {}
     lost: tuple[str, ...] = ()
     observed: dict[str, dict[str, str]] = {}
+    installed: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -215,6 +217,7 @@ def record_of(
     implementation: str,
     version: str,
     repeat: str,
+    installed: tuple[str, ...] = (),
 ) -> Record:
     """Return the record of a judgement by all cases of a subject."""
     every = [(name, its) for each in results for name, its in by_dialect(each).items()]
@@ -257,6 +260,7 @@ def record_of(
         not_judged={dialect: folded(ids) for dialect, ids in left.items()},
         lost=tuple(total_loss(results)),
         observed=observed,
+        installed=installed,
     )
 
 
@@ -296,10 +300,14 @@ def _cut(text: str, shorter: Iterable[tuple[str, str]], most: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A published version, such as "x402[fastapi] 2.25.0", and its failed (id, dialect)."""
+    """A published version, such as "x402[fastapi] 2.25.0", and its failed (id, dialect).
+
+    `command` judges it again.
+    """
 
     name: str
     failed: frozenset[tuple[str, str]]
+    command: str = ""
 
     @property
     def implementation(self) -> str:
@@ -311,7 +319,7 @@ class Version:
 def versions(subject: str) -> tuple[Version, ...]:
     """Return the versions judged before; empty for a subject without published programs."""
     return tuple(
-        Version(each.name, frozenset(each.failures))
+        Version(each.name, frozenset(each.failures), each.repeat)
         for each in read(shipped()).of(subject)
         if not each.implementation.startswith(OWN)
     )

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
@@ -30,6 +30,7 @@ from x402sim.text.words import unknown
 INSTALL_TIMEOUT_S = 600
 _OWN = ("subject", "package", "name", "install", "program", "versions", "sells", "note")
 """The keys of a recipe that are no options of the judge."""
+_BESIDE = ("web3", "hexbytes", "eth-account", "viem")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,26 +141,60 @@ def read(
 # --- installing ------------------------------------------------------------------------------
 
 
-def _start(recipe: Recipe, version: str, tell: Tell) -> list[str]:
-    """Install a version unless it is there; return the command of the recipe's program."""
+def home(recipe: Recipe, version: str) -> Path:
+    """Return the folder of an installed version, which may lack yet."""
     wanted = [each.format(version) for each in recipe.install]
     key = sha256(json.dumps([wanted, sys.version_info[:2]]).encode()).hexdigest()[:8]
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "x402sim" / "sdk"
     name = re.sub(r"[^a-z0-9]+", "-", recipe.package.lower()).strip("-")
-    home = root / f"{name}-{version}-{key}"
-    if not home.exists():
+    return root / f"{name}-{version}-{key}"
+
+
+def installed(recipe: Recipe, version: str) -> tuple[str, ...]:
+    """Return what a verdict on an installed version may depend on: "x402 2.25.0", "web3 8.0.0".
+
+    That is what the recipe names, every package of x402, and what sends or signs (`_BESIDE`).
+    """
+    folder = home(recipe, version)
+    found = dict(_packages_of_npm(folder) if recipe.is_npm else _packages_of_pip(folder))
+    names = (re.match(r"@?[^@=<>\[]+", each) for each in recipe.install)
+    named = {name[0] for name in names if name}
+    kept = (each for each in found if "x402" in each or each in named or each in _BESIDE)
+    return tuple(f"{name} {found[name]}" for name in sorted(kept))
+
+
+def _packages_of_pip(home: Path) -> Iterator[tuple[str, str]]:
+    places = ("lib/python*/site-packages", "Lib/site-packages")
+    for each in (file for place in places for file in home.glob(f"{place}/*.dist-info")):
+        name, _, version = each.name.removesuffix(".dist-info").partition("-")
+        yield name.replace("_", "-").lower(), version
+
+
+def _packages_of_npm(home: Path) -> Iterator[tuple[str, str]]:
+    packages = home / "node_modules"
+    for each in (*packages.glob("[!.@]*/package.json"), *packages.glob("@*/*/package.json")):
+        said = json.loads(each.read_text("utf-8"))
+        yield str(said.get("name")), str(said.get("version"))
+
+
+def _start(recipe: Recipe, version: str, tell: Tell) -> list[str]:
+    """Install a version unless it is there; return the command of the recipe's program."""
+    wanted = [each.format(version) for each in recipe.install]
+    there = home(recipe, version)
+    if not there.exists():
+        root = there.parent
         root.mkdir(parents=True, exist_ok=True)
-        tell(f"installing {', '.join(wanted)} in {home}")
+        tell(f"installing {', '.join(wanted)} in {there}")
         with tempfile.TemporaryDirectory(dir=root) as made:
             new = Path(made) / "new"
             (_npm if recipe.is_npm else _pip)(new, wanted)
-            if not home.exists():  # another run may have been faster
-                new.rename(home)
+            if not there.exists():  # another run may have been faster
+                new.rename(there)
     program, *more = recipe.program.split()
     file = folder("recipes") / program
     if not recipe.is_npm:
-        return [str(_python(home)), "-E", str(file), *more]
-    copied = home / program  # Node searches packages from the folder of the program
+        return [str(_python(there)), "-E", str(file), *more]
+    copied = there / program  # Node searches packages from the folder of the program
     copied.write_bytes(file.read_bytes())
     return [_node()[0], str(copied), *more]
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
+import msgspec
+
 from x402sim.report.causes import repairs
 from x402sim.report.conformance import HTML_MARKS, texts_of
 from x402sim.report.results import Outcome
@@ -22,7 +24,7 @@ from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground, GroundType, Sentence
 from x402sim.suite import texts
 from x402sim.suite.case import ONLY, Case, by_ground, by_id, by_play, repeating
-from x402sim.suite.published import SILENT, Battery, Failures, Record, Verdicts, unfolded
+from x402sim.suite.published import SILENT, Battery, Failures, Record, Verdicts, folded, unfolded
 from x402sim.suite.sdk import Recipe, recipes
 from x402sim.suite.subject import Subject, subject as subject_of
 from x402sim.suite.vectors.differing import counts, differences
@@ -92,6 +94,11 @@ class Column:
         return counts.get(Outcome.INCONCLUSIVE, 0) * 2 < sum(counts.values())
 
     @property
+    def fails_control(self) -> bool:
+        """Whether a good payment failed, and the failure is maintained."""
+        return any("/control/" in check_id for check_id in self.failures)
+
+    @property
     def recipe(self) -> str:
         """The program that starts the version, from the root of a checkout, and its words; ""
         without a recipe.
@@ -143,6 +150,26 @@ class Column:
 
 
 _JUDGED = (Outcome.PASSED, Outcome.FAILED)
+
+
+def lowered(failed: Iterable[Failures], levels: Mapping[str, str]) -> tuple[Failures, ...]:
+    """Return groups of failures, with what is a SHOULD by now, by id, in groups of their own.
+
+    A verdict has the levels of its day. A group without its first id has no exchanges.
+    """
+    found: list[Failures] = []
+    for group in failed:
+        first, *_ = ids = [*unfolded(group.ids)]
+        lower = [each for each in ids if group.level == "MUST" and levels.get(each) == "SHOULD"]
+        kept = [each for each in ids if each not in lower]
+        for level, mine in ((group.level, kept), ("SHOULD", lower)):
+            if mine:
+                part = msgspec.structs.replace(group, level=level, ids=folded(mine))
+                if mine[0] != first:
+                    actual = group.seen.get(mine[0], "")
+                    part = msgspec.structs.replace(part, actual=actual, shown=())
+                found.append(part)
+    return tuple(found)
 
 
 def column(record: Record, battery: Battery, withdrawn: Iterable[tuple[str, str]]) -> Column:
@@ -226,7 +253,11 @@ class Site:
 
     def _columns(self, subject: str) -> list[Column]:
         gone = [(each.id, each.name) for each in self.verdicts.withdrawn]
-        records = self.verdicts.of(subject)
+        levels = {name: its[0].level for name, its in by_id(subject_of(subject).cases()).items()}
+        records = [
+            msgspec.structs.replace(each, failed=lowered(each.failed, levels))
+            for each in self.verdicts.of(subject)
+        ]
         return [column(each, self.verdicts.batteries[each.battery], gone) for each in records]
 
     def _page(self, path: str, template: str, **values: Any) -> None:
@@ -351,15 +382,17 @@ _OTHERS = {
 }
 
 
-def _grounds(cases: list[Case]) -> Iterator[tuple[GroundType, list[Sentence], str]]:
-    """Yield the kind of each ground, with the sentences and the reason that are new."""
-    before = set[Sentence | str]()
-    for ground, _ in by_ground(cases):
-        new = [each for each in ground.sentences if each not in before]
+def _grounds(cases: list[Case]) -> Iterator[tuple[str, GroundType, list[Sentence], str]]:
+    """Yield the dialects of each ground, with its kind, its sentences, and the reason if new.
+
+    No dialects stand with a ground of all.
+    """
+    before, grounds = set[str](), by_ground(cases)
+    for ground, its in grounds:
+        dialects = ", ".join(dict.fromkeys(str(each.dialect) for each in its if each.dialect))
         why = "" if ground.why in before else ground.why
-        before |= {*ground.sentences, ground.why}
-        if new or why:
-            yield ground.kind, new, why
+        before.add(ground.why)
+        yield dialects if len(grounds) > 1 else "", ground.kind, [*ground.sentences], why
 
 
 def _steps(cases: Iterable[Case]) -> dict[str, None]:
@@ -414,7 +447,8 @@ def badge(each: Column) -> str:
     causes = f"{each.causes} cause{'s' * (each.causes > 1)}"
     right = f"{each.record.version}: {failed} of {each.musts} MUST fail, {causes}"
     if not each.is_judged:
-        right = f"{each.record.version}: not judged, its control fails"
+        why = ", its control fails" if each.fails_control else ""
+        right = f"{each.record.version}: not judged{why}"
     elif not failed:
         right = f"{each.record.version}: all {each.musts} MUST hold"
     first, second = (len(text) * _CHAR_PX + _PAD_PX for text in (left, right))

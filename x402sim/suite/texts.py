@@ -25,6 +25,14 @@ _URLS: dict[str, str] = {
 }
 
 
+IN_V1: dict[Sentence, Sentence | None] = {
+    SENTENCES[name.removesuffix("_V1")]: own
+    for name, own in SENTENCES.items()
+    if name.endswith("_V1") and name.removesuffix("_V1") in SENTENCES
+}
+"""For sentences of version 2: the sentence of version 1 with the same content, X_V1 for X."""
+
+
 def __getattr__(name: str) -> Sentence:
     """Return a sentence by its name."""
     try:

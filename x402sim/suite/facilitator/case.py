@@ -46,7 +46,8 @@ NOT_BY_PERMIT2 = {
     },
 }
 """Why these sections and rows are not played by Permit2; all others are."""
-_BY_PERMIT2: dict[Dialect, dict[Sentence, Sentence | None]] = {
+_SENTENCES: dict[Dialect, dict[Sentence, Sentence | None]] = {
+    Dialect.V1: texts.IN_V1,
     Dialect.PERMIT2: {
         texts.AMOUNT: texts.P2_AMOUNT,
         texts.AMOUNT_V1: texts.P2_AMOUNT,
@@ -80,7 +81,7 @@ _BY_PERMIT2: dict[Dialect, dict[Sentence, Sentence | None]] = {
         texts.WINDOW: texts.UPTO_WINDOW,
     },
 }
-"""For sentences of EIP-3009 and `exact`: the sentence of the dialect with the same content."""
+"""For sentences of version 2, EIP-3009 and `exact`: the dialect's, with the same content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,7 @@ class FacilitatorRow(row.RoomRow):
     not_played: ClassVar[Mapping[Dialect, Mapping[str, str]]] = dict.fromkeys(
         BY_PERMIT2, NOT_BY_PERMIT2
     )
-    sentences: ClassVar[Mapping[Dialect, Mapping[Sentence, Sentence | None]]] = _BY_PERMIT2
+    sentences: ClassVar[Mapping[Dialect, Mapping[Sentence, Sentence | None]]] = _SENTENCES
 
     asks_only: bool = False
     after: Demand | None = None
@@ -148,7 +149,8 @@ def is_settled(money: Money, draft: Draft, answer: Answer) -> Violation | None:
     actual = f"{answer.how}; {money.summary}"
     moved = transfers_of(money, draft)
     if not answer.succeeded:
-        return Violation(demand="settles", actual=actual)
+        is_hidden = moved and not answer.transaction
+        return Violation(demand="settled-is-no-failure" if is_hidden else "settles", actual=actual)
     # an earlier pending payment may be mined just now: only this payer's transfers count
     hashes = {each.tx_hash for each in money.moved if each.sender == draft.auth.from_}
     if moved != 1 or len(hashes) != 1 or answer.transaction not in hashes:

@@ -8,6 +8,7 @@ success is any 2xx that claims success.
 import base64
 import copy
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -317,6 +318,7 @@ STANDARD_REASONS = frozenset(
 """The words of section 9 in both versions, and settlement_pending, which came later."""
 SHOWN = 400
 """The most characters of an answer in a report."""
+_BARE_HASH = re.compile(r"[0-9a-fA-F]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,9 +368,11 @@ class Answer:
 
     @property
     def transaction(self) -> str:
-        """The named transaction hash, in small letters; empty without a hash."""
+        """The named transaction hash, in small letters and with 0x; empty without a hash."""
         found = self.fields.get("txHash" if self.dialect is Dialect.CRONOS else "transaction")
-        return found.lower() if isinstance(found, str) else ""
+        if not isinstance(found, str):
+            return ""
+        return f"0x{found.lower()}" if _BARE_HASH.fullmatch(found) else found.lower()
 
     @property
     def reason(self) -> str:

@@ -82,6 +82,7 @@ class ServerRow(row.RoomRow):
     plain: ClassVar[RoomKind] = PLAIN
     not_played: ClassVar[Mapping[Dialect, Mapping[str, str]]] = {Dialect.MCP: NOT_OF_TOOLS}
     sentences: ClassVar[Mapping[Dialect, Mapping[Sentence, Sentence | None]]] = {
+        Dialect.V1: texts.IN_V1,
         Dialect.MCP: _IN_TOOLS,
         Dialect.PERMIT2: {texts.MATCHES: texts.P2_AMOUNT},
         Dialect.UPTO: _IN_UPTO,
@@ -95,13 +96,6 @@ case = ServerRow.of
 # --- a purchase that may go wrong ------------------------------------------------------------
 
 
-REFUSED = {
-    "success": False,
-    "errorReason": "insufficient_funds",
-    "transaction": "",
-    "network": "eip155:84532",
-}
-"""A facilitator's refusal to settle."""
 HUNG_UP = Answer(sent="a payment", failure="the client hung up")
 
 
@@ -200,6 +194,12 @@ def gets_it_again(play: Play, observed: Trade) -> Found:
 SERVED_ONLY_IF_SETTLED = texts.derived(
     texts.SUCCESS, texts.STATUS_SUCCESS, so="a success without a settlement is none"
 )
+SERVED_ON_A_TEXT = texts.derived(
+    texts.SUCCESS,
+    texts.SUCCESS_FIELD,
+    so="a success without a settlement is none. The text has true or false here, and a facilitator "
+    "that writes a text breaks it first: the server is held to a SHOULD",
+)
 CHARGED_ONLY_IF_SERVED = texts.derived(
     texts.STATUS_FAILED,
     texts.TRANSACTION,
@@ -259,12 +259,18 @@ def of_a_lost_answer(what: str) -> list[Demand]:
     ]
 
 
-def of_no_settlement(what: str) -> list[Demand]:
-    """Return the demands for a payment that the facilitator has not settled."""
+def of_no_settlement(what: str, *, is_told: bool = True) -> list[Demand]:
+    """Return the demands for a payment that the facilitator has not settled.
+
+    `is_told`: the facilitator keeps to the text. If not, and its answer may be taken for a yes,
+    serving is a SHOULD.
+    """
     return [
-        demand(f"{what}: the server serves nothing", SERVED_ONLY_IF_SETTLED)(
-            served_only_if_settled
-        ),
+        demand(
+            f"{what}: the server serves nothing",
+            SERVED_ONLY_IF_SETTLED if is_told else SERVED_ON_A_TEXT,
+            level=None if is_told else "SHOULD",
+        )(served_only_if_settled),
         demand(f"{what}: no charge without goods", CHARGED_ONLY_IF_SERVED, suffix="charged")(
             charged_only_if_served
         ),

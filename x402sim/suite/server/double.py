@@ -7,7 +7,7 @@ A case about races makes the double `strict`: then every used nonce of a payer i
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,14 +17,19 @@ import httpx
 from x402sim.clock import stopwatch
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.messages import decoded, encode
+from x402sim.protocol.money import base_in
+from x402sim.suite.redact import cut
 from x402sim.suite.wire import CLOCK, How, Reply, Request, Twisted, as_json
+from x402sim.text.words import printable
 
 LOOK_S = 0.02
+SHOWN = 200
+"""The most characters of an answer in a report."""
 VERIFY, SETTLE, SUPPORTED = "/verify", "/settle", "/supported"
-USED = as_json(
-    {"success": False, "errorReason": "nonce_already_used", "transaction": "", "network": ""}
-)
-"""The answer of a `strict` facilitator to a nonce that came before."""
+INVALID = {"isValid": False, "invalidReason": "insufficient_funds"}
+REFUSED = {"success": False, "errorReason": "insufficient_funds", "transaction": ""}
+USED = REFUSED | {"errorReason": "nonce_already_used"}
+"""Refusals; the last is that of a `strict` facilitator, to a nonce that came before."""
 _PERMIT2 = ("paymentPayload", "payload", "permit2Authorization")
 _TERMS = ("scheme", "network", "asset", "payTo", "amount", "maxAmountRequired")
 
@@ -58,22 +63,46 @@ class Call:
     @property
     def amount_base(self) -> int | None:
         """The amount of the requirements in base units; None without one."""
-        found = self.at("paymentRequirements", "amount")
-        return int(found) if isinstance(found, str) and found.isdecimal() else None
+        return base_in(self.at("paymentRequirements", "amount"))
 
     @property
     def most_base(self) -> int | None:
         """The maximum that a payer of `upto` has signed, in base units; None for other payments."""
-        found = self.at(*_PERMIT2, "permitted", "amount")
         is_upto = self.at("paymentRequirements", "scheme") == "upto"
-        return int(found) if is_upto and isinstance(found, str) and found.isdecimal() else None
+        return base_in(self.at(*_PERMIT2, "permitted", "amount")) if is_upto else None
+
+    @property
+    def told(self) -> str:
+        """The path and the answer, for a report: "/settle: 200 {}"."""
+        reply = self.reply
+        if reply is None or reply.how is How.LOST:
+            return f"{self.path}: nothing: the connection ends"
+        where = [f"{name}: {to}" for name, to in reply.headers.items() if name == "Location"]
+        said = [*where, printable(cut(reply.body.decode("latin-1"), SHOWN))]
+        end = ", cut in the middle" if reply.how is How.CUT else ""
+        return " ".join(filter(None, (f"{self.path}: {reply.status}", *said))) + end
+
+    @property
+    def payer(self) -> Any:
+        """The payer that the payment names; None without one."""
+        named = self.at("paymentPayload", "payload", "authorization", "from")
+        return named or self.at(*_PERMIT2, "from")
 
     @property
     def claim(self) -> str:
         """The payer and the nonce, in small letters: the chain takes one payment for each pair."""
-        payer = self.at("paymentPayload", "payload", "authorization", "from")
-        payer = payer or self.at(*_PERMIT2, "from")
-        return f"{payer} {self.nonce}".lower()
+        return f"{self.payer} {self.nonce}".lower()
+
+    def refusal(self, fields: Mapping[str, Any], status: int = 200) -> Reply:
+        """Return a refusal with the payer, and of settle with the network, of this request.
+
+        Version 1 demands both of a settlement, and its SDK for Python reads no answer without the
+        payer.
+        """
+        own = {"payer": self.payer, "network": self.at("paymentRequirements", "network")}
+        if self.path != SETTLE:
+            del own["network"]
+        return as_json({**fields, **{name: it for name, it in own.items() if it}}, status)
 
     @property
     def payment(self) -> str:
@@ -158,7 +187,7 @@ class Double(Twisted[Call]):
         if call.path != SETTLE or not call.nonce:
             return await self._sent_on(request)
         if self.strict and call.claim in self._taken:
-            return USED
+            return call.refusal(USED)
         self._taken.add(call.claim)
         async with self._turns.setdefault(call.payment, asyncio.Lock()):
             if call.payment not in self._settled:
@@ -204,6 +233,15 @@ def first(count: int, do: Twist) -> Twist:
             return None
         left -= 1
         return await do(call, go)
+
+    return twist
+
+
+def refuses(fields: Mapping[str, Any], status: int = 200) -> Twist:
+    """Return a twist that answers this refusal, and does no work."""
+
+    async def twist(call: Call, _: Go) -> Reply:
+        return call.refusal(fields, status)
 
     return twist
 

@@ -350,10 +350,13 @@ class Play(rooms.Play[ServerRoom, Answer]):
         """Pay with a twisted facilitator; then send the same payment again, untwisted."""
         payment = payment or await self.draft(item)
         with self.double.twisted(*twists):
+            before = len(self.double.calls)
             answers = [await self.pay(payment, item)]
             if answers[0].is_2xx:
                 # some servers answer first and settle then
                 await self.double.until(SETTLE, payment.nonce, BEGINS_S, is_answered)
+            for call in self.double.calls[before:] if twists else ():
+                self.say(f"the facilitator answers {call.told}")
         return await self.sent_again(payment, answers, again, item)
 
     async def sent_again(
