@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.server.case import Demand, case, demand, uncounted
-from x402sim.suite.server.observed import Asked, Unpaid
+from x402sim.suite.server.observed import Try, UnpaidTries
 from x402sim.suite.server.play import Headers, Item, Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, Violation
@@ -73,18 +73,18 @@ def spellings(item: Item) -> Mapping[str, str]:
     return {about: target + query for about, target in found.items()}
 
 
-async def _tried(play: Play, requests: Sequence[tuple[str, str, str, Headers]]) -> Unpaid:
+async def _tried(play: Play, requests: Sequence[tuple[str, str, str, Headers]]) -> UnpaidTries:
     """Send requests without payment, each with its description, method, target and headers."""
     goods = await play.goods()
     price = (await play.draft()).auth.value
     found = [
-        Asked(about, await play.ask(headers=headers, method=method, target=target, about=about))
+        Try(about, await play.ask(headers=headers, method=method, target=target, about=about))
         for about, method, target, headers in requests
     ]
-    return Unpaid(tries=found, goods=goods, price=price)
+    return UnpaidTries(tries=found, goods=goods, price=price)
 
 
-def _is_its_length(observed: Unpaid) -> bool:
+def _is_its_length(observed: UnpaidTries) -> bool:
     """Tell whether a HEAD was answered with the length of the goods."""
     length = observed.tries[0].answer.headers.get("content-length", "")
     return length.isdecimal() and abs(int(length) - len(observed.goods.body)) <= DIGITS
@@ -100,8 +100,8 @@ class Charged:
     price: int
 
 
-def _nothing_served(demand: str) -> Callable[[Play, Unpaid], Found]:
-    def test(play: Play, observed: Unpaid) -> Found:
+def _nothing_served(demand: str) -> Callable[[Play, UnpaidTries], Found]:
+    def test(play: Play, observed: UnpaidTries) -> Found:
         got = [each for each in observed.tries if play.is_goods(each.answer, observed.goods)]
         if not got:
             return None
@@ -115,7 +115,7 @@ def _nothing_served(demand: str) -> Callable[[Play, Unpaid], Found]:
     return test
 
 
-def _no_errors(_: Play, observed: Unpaid) -> Found:
+def _no_errors(_: Play, observed: UnpaidTries) -> Found:
     got = [each for each in observed.tries if each.answer.is_server_error and each.about != "TRACE"]
     shown = "; ".join(f"{each.about}: {each.answer.status}" for each in got[:6])
     return f"answered with a 5xx: {shown}" if got else None
@@ -145,7 +145,7 @@ def _head_is_402(_: Play, answer: Answer) -> Found:
         "shows that the handler ran unpaid; a 402, 404 or 405 keeps the demand",
     ),
 )
-def _head_tells_nothing(play: Play, observed: Unpaid) -> Found:
+def _head_tells_nothing(play: Play, observed: UnpaidTries) -> Found:
     answer = observed.tries[0].answer
     length = answer.headers.get("content-length", "none")
     if not answer.is_2xx or play.item.method != "GET":
@@ -214,18 +214,17 @@ def _demands(what: str) -> list[Demand]:
     )(_nothing_served("no-other-body-unpaid")),
     absent=ONCE,
 )
-async def _bodies(play: Play) -> Unpaid:
+async def _bodies(play: Play) -> UnpaidTries:
     item = play.sold(lambda each: each.body, "body")
     goods, price = await play.goods(item), (await play.draft(item)).auth.value
     tries = [
-        Asked(f"the body {body[:40]!r}", await play.ask(replace(item, body=body)))
-        for body in BODIES
+        Try(f"the body {body[:40]!r}", await play.ask(replace(item, body=body))) for body in BODIES
     ]
-    return Unpaid(tries=tries, goods=goods, price=price)
+    return UnpaidTries(tries=tries, goods=goods, price=price)
 
 
 @case("path/spelling", *_demands("Other spellings of a paid path"))
-async def _spelled(play: Play) -> Unpaid:
+async def _spelled(play: Play) -> UnpaidTries:
     method = play.item.method
     return await _tried(
         play, [(about, method, to, ()) for about, to in spellings(play.item).items()]
@@ -233,12 +232,12 @@ async def _spelled(play: Play) -> Unpaid:
 
 
 @case("path/method", *_demands("Other methods of a paid path"))
-async def _methods(play: Play) -> Unpaid:
+async def _methods(play: Play) -> UnpaidTries:
     return await _tried(play, [(each, each, play.item.target, ()) for each in METHODS])
 
 
 @case("path/headers", *_demands("Headers with another method or path"))
-async def _overridden(play: Play) -> Unpaid:
+async def _overridden(play: Play) -> UnpaidTries:
     item, goods = play.item, await play.goods()
     # a page of everybody's that has the fields of the goods would tell nothing
     others = [to for to in ("/", "/free") if not play.is_goods(await play.ask(target=to), goods)]
@@ -275,7 +274,7 @@ async def _asked_by_head(play: Play) -> Answer:
 
 
 @case("path/head", _head_tells_nothing)
-async def _head(play: Play) -> Unpaid:
+async def _head(play: Play) -> UnpaidTries:
     """Ask by HEAD without a payment. If that is a success, buy several times, with a HEAD between
     the last two purchases: a number in the goods that goes up by two shows a run for the HEAD.
     """

@@ -8,7 +8,7 @@ from typing import Any
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.server.case import case, demand, told
-from x402sim.suite.server.observed import Asked, Unpaid
+from x402sim.suite.server.observed import Try, UnpaidTries
 from x402sim.suite.server.payment import SIGN_IN, proof
 from x402sim.suite.server.play import Headers, Play
 from x402sim.suite.server.raw import Answer
@@ -59,17 +59,17 @@ async def _signs_in(play: Play) -> str:
 Wrong = Callable[[Play, Mapping[str, Any]], Mapping[str, Headers]]
 
 
-def _wrong(wrong: Wrong) -> Callable[[Play], Awaitable[Unpaid]]:
+def _wrong(wrong: Wrong) -> Callable[[Play], Awaitable[UnpaidTries]]:
     """Return the play of wrong sign-ins, each with its own challenge."""
 
-    async def play(it: Play) -> Unpaid:
+    async def play(it: Play) -> UnpaidTries:
         goods, price = await _member(it)
         found = []
         for about in wrong(it, await _challenge(it)):
             headers = wrong(it, await _challenge(it))[about]
             it.say(f"{about}:")
-            found.append(Asked(about, await it.ask(headers=headers)))
-        return Unpaid(tries=found, goods=goods, price=price)
+            found.append(Try(about, await it.ask(headers=headers)))
+        return UnpaidTries(tries=found, goods=goods, price=price)
 
     return play
 
@@ -111,16 +111,16 @@ def _times(play: Play, fields: Mapping[str, Any]) -> Mapping[str, Headers]:
     }
 
 
-async def _replayed(play: Play) -> Unpaid:
+async def _replayed(play: Play) -> UnpaidTries:
     goods, price = await _member(play)
     header = proof(await _challenge(play), play.room.payer)
     if not play.is_goods(await play.ask(headers=[header]), goods):
         raise NotApplicable("a wallet that has paid is let in once")
-    again = Asked("the same proof twice", await play.ask(headers=[header]))
-    return Unpaid(tries=[again], goods=goods, price=price)
+    again = Try("the same proof twice", await play.ask(headers=[header]))
+    return UnpaidTries(tries=[again], goods=goods, price=price)
 
 
-def _is_not_let_in(play: Play, observed: Unpaid) -> Found:
+def _is_not_let_in(play: Play, observed: UnpaidTries) -> Found:
     for each in observed.tries:
         if play.is_goods(each.answer, observed.goods):
             return Violation(

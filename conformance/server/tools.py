@@ -12,7 +12,7 @@ from x402sim.suite.dialect import Dialect
 from x402sim.suite.row import only
 from x402sim.suite.server.case import case, demand
 from x402sim.suite.server.double import INVALID, REFUSED, SETTLE, VERIFY, on, refuses
-from x402sim.suite.server.observed import Asked
+from x402sim.suite.server.observed import Try
 from x402sim.suite.server.payment import payable
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
@@ -76,7 +76,7 @@ def _call(play: Play) -> dict[str, Any]:
         so="what is no payment in its place leaves the call unpaid",
     ),
 )
-def _serves_nothing(play: Play, observed: Sequence[Asked]) -> Found:
+def _serves_nothing(play: Play, observed: Sequence[Try]) -> Found:
     served = next((each for each in observed if each.answer.is_2xx), None)
     if served is None:
         return None
@@ -149,7 +149,7 @@ async def _asked(play: Play) -> Answer:
 
 
 @_case("tool/unpaid", _serves_nothing)
-async def _unpaid(play: Play) -> Sequence[Asked]:
+async def _unpaid(play: Play) -> Sequence[Try]:
     """Call without a payment, with content that a server may take for a payment."""
     call = _call(play)
     receipt = {"success": True, "transaction": "0x" + "ab" * 32, "network": "eip155:84532"}
@@ -163,7 +163,7 @@ async def _unpaid(play: Play) -> Sequence[Asked]:
         "a payment beside _meta": {mcp.PAYMENT: {"x402Version": 2}},
         "a progress token": {"_meta": {"progressToken": 1}},
     }
-    return [Asked(about, await play.call(call | more)) for about, more in calls.items()]
+    return [Try(about, await play.call(call | more)) for about, more in calls.items()]
 
 
 @_case("tool/refused", _keeps_content)

@@ -18,7 +18,7 @@ from x402sim.spec.clauses import CLAUSES
 from x402sim.suite import printing, published, sdk
 from x402sim.suite.baseline import load as load_baseline
 from x402sim.suite.case import select
-from x402sim.suite.command import Asked, judge_and_report, require_place
+from x402sim.suite.command import ReportOptions, judge_and_report, require_place
 from x402sim.suite.options import KEEP, STRICT, Flag, OfJudge, flags_of
 from x402sim.suite.subject import DEFAULT, SUBJECTS, Subject, subject as subject_of
 from x402sim.text.words import unknown
@@ -101,7 +101,7 @@ def _parameter(flag: Flag) -> inspect.Parameter:
     )
 
 
-def judging(subject: Subject[Any]) -> Callable[..., None]:
+def judge_command(subject: Subject[Any]) -> Callable[..., None]:
     """Return the command that judges one kind of subject."""
     keep_flag = [KEEP] if issubclass(subject.options, OfJudge) else []
 
@@ -144,7 +144,7 @@ def judging(subject: Subject[Any]) -> Callable[..., None]:
                 if verdicts:
                     keep_verdict(Path(verdicts), subject, about, results)
 
-            asked = Asked(
+            asked = ReportOptions(
                 files=files,
                 as_json=as_json,
                 strict=given[STRICT.name],
@@ -202,7 +202,7 @@ def judge_of(name: str) -> Any:
         subject = subject_of(name)
         told = "x402sim conformance --help"
         epilog = f"Options of every judge (see `{told}`): {', '.join(OF_EVERY_JUDGE)}."
-        own.command(name, help=subject.help, epilog=epilog)(judging(subject))
+        own.command(name, help=subject.help, epilog=epilog)(judge_command(subject))
     command = made(own)
     for each in command.params if name not in (SITE, CAMPAIGN) else ():
         each.hidden = not {*OF_EVERY_JUDGE}.isdisjoint(each.opts)
@@ -225,4 +225,4 @@ class Command(TyperCommand):
         return super().make_context(info_name, args, *more, **named)
 
 
-conformance = judging(subject_of(DEFAULT))
+conformance = judge_command(subject_of(DEFAULT))

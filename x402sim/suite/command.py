@@ -36,7 +36,7 @@ Ctrl-C."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ReportOptions:
     """The user's requests for any judgement, whatever the subject.
 
     The suffix of a report's file is the form. With `as_json`, stdout gets the JSON report. With
@@ -177,7 +177,7 @@ class _Run:
 
 
 def judge_and_report(
-    subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: Asked
+    subject: Subject[Any], options: Chosen, cases: Sequence[Any], asked: ReportOptions
 ) -> int:
     """Judge a subject, show progress, print and write the results; return the exit code.
 
@@ -246,7 +246,7 @@ def _run(subject: Subject[Any], options: Chosen, cases: Sequence[Any]) -> _Run:
 
 
 def _marked(
-    results: list[Result], subject: Subject[Any], asked: Asked, own: str
+    results: list[Result], subject: Subject[Any], asked: ReportOptions, own: str
 ) -> tuple[list[Result], published.Version | None]:
     """Return the results with the marks of known failures, and the closest published version."""
     if asked.baseline is not None:
@@ -270,7 +270,7 @@ def _about_baseline(old_entries: Sequence[str], is_stale: bool) -> Iterator[str]
 
 
 def _about_published(
-    results: Sequence[Result], version: published.Version | None, asked: Asked
+    results: Sequence[Result], version: published.Version | None, asked: ReportOptions
 ) -> Iterator[str]:
     """Yield a line about the published version whose failures do not count."""
     if not asked.accepts_published:
@@ -281,7 +281,9 @@ def _about_published(
         yield f"known of {version.name}, and holds here: {', '.join(mended_here)}"
 
 
-def _report(asked: Asked, about: About, results: Sequence[Result], annotation: str = "") -> None:
+def _report(
+    asked: ReportOptions, about: About, results: Sequence[Result], annotation: str = ""
+) -> None:
     """Write the reports; `annotation` is for a file of annotations, in place of a line an id."""
     for file in asked.files:
         is_short = annotation and file.suffix == ".txt"

@@ -75,7 +75,7 @@ class Uses:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Try:
     """A request, in words, and the answer."""
 
     about: str
@@ -83,10 +83,10 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unpaid:
+class UnpaidTries:
     """Requests without a good payment, the goods of a payment, and their price in base units."""
 
-    tries: Sequence[Asked]
+    tries: Sequence[Try]
     goods: Answer
     price: int
     made: int | None = None
