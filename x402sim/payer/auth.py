@@ -360,7 +360,7 @@ class PaymentAuth(FlowAuth):
             if order.shown:
                 raise shown_in_vain(order.step.request.url, order.shown)
             payment = yield from self._sign(required)
-            payments.give_up()
+            payments.note_given_up()
             answer = yield from self._settle(order, payment)
             if answer is not None:
                 return answer
