@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from x402sim.text import program as of
-from x402sim.text.program import install, program, start
+from x402sim.text.program import install, program, shown, start
 from x402sim.version import VERSION
 
 STANDALONE = """
@@ -31,8 +31,16 @@ def test_the_command_that_repeats_a_run_starts_this_package_without_its_environm
     (root, *_) = Path(sys.executable).parents[2:]
     for folder in (tmp_path, root):
         monkeypatch.chdir(folder)
-        done = subprocess.run([*program(), "--version"], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["bash", "-c", f"{shown()} --version"], capture_output=True, text=True
+        )
         assert done.stdout == f"x402sim {VERSION}\n"
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert program()[0].startswith(f"{Path(sys.executable).parent}/")
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
     assert program() == ("x402sim",)
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
@@ -53,7 +61,7 @@ def test_the_standalone_program_starts_itself_and_says_so(tmp_path: Path) -> Non
     assert json.loads(done.stdout) == [
         [str(file)],
         ["./x402sim"],
-        "x402sim run replay",
+        "./x402sim run replay",
         "reports need no_such_module: the standalone program has no extras; where there is Python, "
         "pip install 'x402sim[report]'",
     ]

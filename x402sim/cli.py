@@ -22,7 +22,7 @@ from x402sim.commands.configuration import SERVERS, defaults
 from x402sim.commands.help import HELP
 from x402sim.text.console import is_plain
 from x402sim.text.keys import keyless
-from x402sim.text.program import KEEPER_WORD, SHOWN, STANDALONE
+from x402sim.text.program import KEEPER_WORD, STANDALONE, shown
 from x402sim.version import VERSION
 
 ABOUT = "Simulate pay-per-request HTTP APIs (HTTP 402, x402, EIP-3009), and test their conformance."
@@ -159,7 +159,7 @@ def main() -> None:
     log_to_stderr()
     is_module = sys.argv[0].endswith("__main__.py") and not _COMPLETION & {*sys.argv}
     try:
-        app(prog_name=SHOWN if is_module else "x402sim")
+        app(prog_name=shown() if is_module else "x402sim")
     except Exception:  # noqa: BLE001 - a defect of ours: a judge's code 1 says that a MUST failed
         sys.stderr.write(keyless(traceback.format_exc()))
         sys.exit(DEFECT)

@@ -151,6 +151,68 @@ def test_the_queue_has_rules_of_geth(rpc: Rpc, monkeypatch: pytest.MonkeyPatch) 
     assert rpc.result("txpool_content") == {"pending": {}, "queued": {}}
 
 
+def delegation(nonce: int) -> Any:
+    """Return Bob's delegation to an account, which uses a nonce of his."""
+    asked = {"chainId": TESTNET.chain_id, "address": checksum(SHOP), "nonce": nonce}
+    return Account.sign_authorization(asked, BOB_KEY)
+
+
+@pytest.mark.parametrize("automine", [True, False])
+def test_a_delegation_that_uses_the_missing_nonce_ends_the_gap(rpc: Rpc, automine: bool) -> None:
+    rpc.run(rpc.ledger.set_automine(automine))
+    stale, ahead, far = (
+        rpc.result("eth_sendRawTransaction", signed(nonce=nonce, to=checksum(SHOP), data=b""))
+        for nonce in (1, 2, 4)
+    )
+    key = bytes.fromhex(ALICE.private_key[2:])
+    sent = signed(key, type=4, authorizationList=[delegation(0), delegation(1)])
+    rpc.result("eth_sendRawTransaction", sent)
+    if not automine:
+        rpc.run(rpc.ledger.mine())
+        pool = rpc.result("txpool_content")
+        assert pool["pending"][BOB.lower()]["2"]["hash"] == ahead
+        assert rpc.result("eth_getTransactionCount", BOB, "pending") == "0x3"
+        rpc.run(rpc.ledger.reorg(1))
+        assert rpc.result("txpool_content") == pool
+        rpc.run(rpc.ledger.mine())
+    assert rpc.result("eth_getTransactionByHash", stale) is None
+    assert rpc.result("eth_getTransactionReceipt", ahead)["blockNumber"] == "0x2"
+    assert rpc.result("txpool_content")["queued"][BOB.lower()]["4"]["hash"] == far
+    rpc.result("eth_sendRawTransaction", signed(nonce=3))
+    rpc.run(rpc.ledger.mine())
+    assert rpc.result("eth_getTransactionReceipt", far)["status"] == "0x1"
+
+
+@pytest.mark.parametrize("automine", [True, False])
+def test_a_nonce_that_is_set_ends_the_gap(rpc: Rpc, automine: bool) -> None:
+    rpc.run(rpc.ledger.set_automine(automine))
+    stale, ahead, far = (
+        rpc.result("eth_sendRawTransaction", signed(nonce=nonce, to=checksum(SHOP), data=b""))
+        for nonce in (1, 2, 4)
+    )
+    rpc.run(rpc.ledger.set_nonce(RELAYER.address_bytes, 2))
+    assert rpc.result("eth_getTransactionByHash", stale) is None
+    assert rpc.result("eth_getTransactionCount", BOB, "pending") == "0x3"
+    if not automine:
+        rpc.run(rpc.ledger.mine())
+    assert rpc.result("eth_getTransactionReceipt", ahead)["blockNumber"] == "0x1"
+    assert rpc.result("txpool_content")["queued"][BOB.lower()]["4"]["hash"] == far
+
+
+def test_a_nonce_that_is_set_counts_what_waits_and_takes_out_what_can_never_run(rpc: Rpc) -> None:
+    rpc.run(rpc.ledger.set_automine(False))
+    stale, kept = (
+        rpc.result("eth_sendRawTransaction", signed(nonce=nonce, to=checksum(SHOP), data=b""))
+        for nonce in (0, 1)
+    )
+    rpc.run(rpc.ledger.set_nonce(RELAYER.address_bytes, 1))
+    assert rpc.result("eth_getTransactionCount", BOB, "pending") == "0x2"
+    assert rpc.result("eth_getTransactionByHash", stale) is None
+    rpc.run(rpc.ledger.drop())
+    assert rpc.result("eth_getTransactionByHash", kept) is None
+    assert rpc.result("eth_getTransactionCount", BOB, "pending") == "0x1"
+
+
 def test_the_pending_state_changes_nothing(driver: LedgerDriver) -> None:
     rpc = Rpc(ledger=driver.ledger)
     rpc.run(rpc.ledger.set_automine(False))

@@ -223,7 +223,7 @@ TOLD = "the same, permit2=True"
         (
             [USDC_V2 | {"amount": "1000000"}],
             {*V2},
-            {OURS: "it asks for 1.00, more than its max_amount 0.10"},
+            {OURS: "max_amount allows 0.10 USDC for one payment"},
         ),
         ([USDC_V1 | {"maxAmountRequired": "100001"}], {V1[1]}, {V1[0]: "0.100001, more than 0.10"}),
         ([USDC_V2 | {"amount": "2000000"}, USDC_V2], {*V2, OURS}, {V2[1]: "offer 2"}),
@@ -243,8 +243,8 @@ TOLD = "the same, permit2=True"
         ([BY_PERMIT2], {*V2, TOLD}, {OURS: "only if told to: permit2=True"}),
         ([USDC_V2 | UPTO | {"extra": SETTLES}], {TOLD}, {V2[0]: "'upto' is not registered"}),
         ([kinds.YEN, USDC_V2], {*V2, OURS}, {V2[1]: "offer 2", OURS: "offer 2"}),
-        ([kinds.YEN], set(), {V2[0]: "none of its default", OURS: "is not looked at"}),
-        ([kinds.SOLANA], set(), {V2[1]: "is not registered", OURS: "is not looked at"}),
+        ([kinds.YEN], set(), {V2[0]: "none of its default", OURS: "network is 'eip155:137', this"}),
+        ([kinds.SOLANA], set(), {V2[1]: "is not registered", OURS: "network is 'solana:"}),
     ],
 )
 def test_who_would_pay_is_what_real_clients_do(

@@ -10,6 +10,7 @@ from textwrap import dedent
 from tests.cli import stories
 from tests.cli.runner import run
 from x402sim.spec.clauses import CLAUSES
+from x402sim.text.program import shown
 
 EXTRAS = ("pandas", "matplotlib", "pyarrow", "distributed", "web3", "trustme", "uvloop")
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
@@ -32,7 +33,7 @@ def test_a_name_shows_story_clauses_and_file() -> None:
     assert replay["story"] in told
     assert str(SCENARIOS / "replay.py") == replay["file"]
     assert replay["file"] in told
-    assert "python -m x402sim run replay" in told
+    assert f"{shown()} run replay" in told
     sentences = {clause.id: clause.text for clause in CLAUSES}
     for clause in replay["covers"]:
         assert f"{clause}: {sentences[clause]}" in told
@@ -49,7 +50,7 @@ def test_a_users_own_file_is_shown_too(tmp_path: Path) -> None:
         "story": "Alice buys a quote.",
         "file": file,
     }
-    assert f"python -m x402sim run {file}" in listed(file).stdout
+    assert f"{shown()} run {file}" in listed(file).stdout
 
 
 def test_the_help_is_cheap_and_no_command_needs_an_extra_to_be_loaded() -> None:

@@ -19,6 +19,7 @@ from tests.serve.driver import command
 from x402sim import LocalServer, World
 from x402sim.commands import run as playing
 from x402sim.report.reading import checks_of
+from x402sim.text.program import shown
 
 run = partial(runner.run, "run")
 
@@ -73,7 +74,7 @@ def test_a_failed_check_shows_clause_expected_actual_trace_and_command(tmp_path:
         "0.01 alice → merchant",
         "service ✗ facilitator    connection lost",
         "alice ← service          200",
-        f"run it again: python -m x402sim run {shlex.quote(file)} --on in-process --seed 7",
+        f"run it again: {shown()} run {shlex.quote(file)} --on in-process --seed 7",
         "1 passed, 1 failed",
     ):
         assert text in told, told

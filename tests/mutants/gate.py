@@ -105,8 +105,8 @@ def pending_opens(it: Any, payment_id: str, resource: str) -> bool:
     stored = it.inner.get(payment_id)
     if stored is None or stored.resource_url != resource:
         return False
-    is_unknown = stored.status == "pending" and stored.state is not PaymentState.NOT_SUBMITTED
-    return is_unknown or stored.status == "settled"
+    is_unknown = stored.is_pending and stored.state is not PaymentState.NOT_SUBMITTED
+    return is_unknown or stored.state is PaymentState.SETTLED
 
 
 @gate.defect(

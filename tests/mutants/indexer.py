@@ -149,11 +149,11 @@ class StatusIsIndexed(Wrapper):
         stored = self.inner.get(payment_id)
         if stored is None or stored.block_number is None:
             return stored
-        return altered(stored, status="indexed")
+        return altered(stored, state="indexed")
 
     def grants(self, payment_id: str, resource: str) -> bool:
         stored = self.get(payment_id)
-        is_indexed = stored is not None and stored.status == "indexed"
+        is_indexed = stored is not None and stored.state == "indexed"
         return not is_indexed and bool(self.inner.grants(payment_id, resource))
 
     def update_reputation(self, reputation: Reputation) -> None:

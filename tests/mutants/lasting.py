@@ -23,6 +23,7 @@ from tests.mutants.session import session
 from tests.mutants.settlement import settlement
 from x402sim import World
 from x402sim.protocol.routes import PAY, QUOTE, SESSIONS
+from x402sim.protocol.states import PaymentState
 from x402sim.service.state import Service
 
 LARGE_USD = 100_000
@@ -138,7 +139,7 @@ class KnowsThePayer(Wrapper):
 
     def grants(self, payment_id: str, resource: str) -> bool:
         stored = self.inner.get(payment_id)
-        is_settled = stored is not None and stored.status == "settled"
+        is_settled = stored is not None and stored.state is PaymentState.SETTLED
         if is_settled and (stored.from_address, resource) in self.paid:
             return True
         return bool(self.inner.grants(payment_id, resource))

@@ -31,6 +31,7 @@ from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.refusals import Refusal, SettlementRefused
 from x402sim.protocol.routes import PAY
+from x402sim.protocol.states import PaymentState
 from x402sim.service.upstream.calls import Unavailable
 from x402sim.service.upstream.facilitator import Moved, NotMoved, Verdict
 from x402sim.world.chains import FacilitatorNode
@@ -138,8 +139,8 @@ class InMemoryOnly(Wrapper):
 
     def get(self, payment_id: str) -> Any:
         stored = self.inner.get(payment_id)
-        if stored is not None and stored.status == "settled":
-            return altered(stored, status="failed")
+        if stored is not None and stored.state is PaymentState.SETTLED:
+            return altered(stored, state=PaymentState.FAILED)
         return stored
 
     def grants(self, *_: Any) -> bool:

@@ -143,9 +143,9 @@ def test_exact_by_permit2_is_paid():
 
 def test_nothing_of_permit2_is_signed_unless_the_user_allows_it():
     shop = Shop()
-    with pytest.raises(PaymentFailed, match="scheme is 'upto', this payer pays 'exact'"):
+    with pytest.raises(PaymentFailed, match="upto by Permit2, paid only if told to: permit2=True"):
         get(shop, payer(permit2=False))
-    with pytest.raises(PaymentFailed, match="assetTransferMethod: 'permit2'; supported: eip3009"):
+    with pytest.raises(PaymentFailed, match="exact by Permit2, paid only if told to"):
         get(Shop(PERMIT2_OFFER), payer(permit2=False))
     assert shop.paid == []
 

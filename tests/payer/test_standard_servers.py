@@ -145,13 +145,13 @@ def test_each_request_is_paid_within_the_window_of_the_libraries(version: Versio
 
 OTHERS: dict[str, tuple[dict[str, Any], str]] = {
     "another network": ({"network": "eip155:8453"}, "network is "),
-    "another scheme": ({"scheme": "upto"}, "scheme is 'upto'"),
+    "another scheme": ({"scheme": "batch"}, "scheme is 'batch'"),
     "another token": ({"asset": "0x" + "11" * 20}, "asset is "),
     "another domain": ({"extra": {"name": "USD Coin", "version": "2"}}, "the token's domain is "),
     "no domain": ({"extra": None}, "the token's domain is "),
     "another transfer": (
-        {"extra": domain_of(BASE_SEPOLIA) | {"assetTransferMethod": "permit2"}},
-        "extra.assetTransferMethod: 'permit2'; supported: eip3009",
+        {"extra": domain_of(BASE_SEPOLIA) | {"assetTransferMethod": "other"}},
+        "assetTransferMethod: 'other'; supported: eip3009",
     ),
     "another flow": (
         {"extra": domain_of(BASE_SEPOLIA) | {"paymentFlow": "escrow"}},

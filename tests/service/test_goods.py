@@ -285,6 +285,64 @@ def test_a_wrong_openapi_document(tmp_path: Path, old: str, new: str, said: str)
         list(of_openapi(file))
 
 
+TREE = (
+    "{properties: {name: {example: oak}, children: {items: {$ref: '#/components/schemas/Tree'}}}}"
+)
+CYCLES = [
+    (TREE, r"\$.children\[0\]"),
+    ("{allOf: [{$ref: '#/components/schemas/Tree'}]}", r"\$"),
+    ("{$ref: '#/components/schemas/Tree'}", r"\$"),
+    ("{properties: {twin: {$ref: '#/components/schemas/Two'}}}", r"\$.twin"),
+    ("&tree {properties: {child: *tree}}", r"\$.child"),
+]
+
+
+@pytest.mark.parametrize(("tree", "place"), CYCLES)
+def test_a_schema_that_contains_itself_has_no_example(
+    tmp_path: Path, tree: str, place: str
+) -> None:
+    file, two = tmp_path / "api.yaml", "\n    Two: {$ref: '#/components/schemas/Two'}"
+    text = OPENAPI.replace("schema: {type: string}", "schema: {$ref: '#/components/schemas/Tree'}")
+    text += f"    Tree: {tree}{two}\n"
+    file.write_text(text)
+    assert [good.name for good in of_openapi(file)] == [
+        "GET /weather/{city}",
+        "POST /report",
+        "GET /free",
+    ]
+    file.write_text(text.replace("get: {responses", 'get: {x-price: "1", responses'))
+    with pytest.raises(
+        ValueError, match=rf"GET /unknown: the answer 200 has no example at {place};"
+    ):
+        list(of_openapi(file))
+
+
+def test_an_answer_or_an_example_that_leads_to_itself_is_none(tmp_path: Path) -> None:
+    file, itself = tmp_path / "api.yaml", "{$ref: '#/components/x'}"
+    for old, new in (
+        ("{content: {application/json: {schema: {type: string}}}}", itself),
+        ("{schema: {type: string}}", itself),
+        ("{schema: {type: string}}", f"{{examples: {{a: {itself}}}}}"),
+    ):
+        text = f"{OPENAPI.replace(old, new)}  x: {itself}\n"
+        file.write_text(text)
+        assert len(list(of_openapi(file))) == 3, new
+        file.write_text(text.replace("get: {responses", 'get: {x-price: "1", responses'))
+        with pytest.raises(ValueError, match=r"GET /unknown: the answer 200 has no example at \$"):
+            list(of_openapi(file))
+
+
+def test_a_schema_may_be_used_twice(tmp_path: Path) -> None:
+    file = tmp_path / "api.yaml"
+    both = (
+        "{properties: {a: {$ref: '#/components/schemas/W'}, b: {$ref: '#/components/schemas/W'}}}"
+    )
+    file.write_text(
+        OPENAPI.replace("schema: {type: string}", f"schema: {both}") + "    W: {const: 1}\n"
+    )
+    assert body_of(list(of_openapi(file))[3])[2] == b'{"a":1,"b":1}'
+
+
 def test_python_async() -> None:
     async def made(_: Request) -> Iterable[int]:
         return [1, 2]

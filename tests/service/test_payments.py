@@ -224,7 +224,9 @@ async def test_a_submission_is_the_same_in_memory_and_in_the_database(rig: Servi
     """And a process that was refused does not take back what another has sent meanwhile."""
     sent: SettlementRequest = convert(rig.settlement(await rig.ask()), SettlementRequest)
     request, stored = await payments.validate(rig.service, sent), rig.service.store.payments
-    claimed = payments.claim(rig.service, request, await payments.admit(rig.service, request))
+    claimed = payments.ensure_claimed(
+        rig.service, request, await payments.admit(rig.service, request)
+    )
     assert claimed.state is PaymentState.IN_FLIGHT
     assert stored.reload(claimed) == claimed
 

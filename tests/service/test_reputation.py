@@ -6,6 +6,7 @@ import pytest
 
 from tests.service.test_store import insert_settled, steps
 from x402sim.policies import MatchedPayments
+from x402sim.protocol.states import PaymentState
 from x402sim.service.store import Store
 
 
@@ -39,15 +40,15 @@ def test_the_counts_follow_every_move_of_a_payment(seed: int) -> None:
         stored = store.payments.attempt(attempt)
         assert stored is not None
         match rng.randrange(5):
-            case 0 if stored.status == "settled":
+            case 0 if stored.state is PaymentState.SETTLED:
                 store.payments.set_block(attempt, "0x1", 5, is_deep=rng.random() < 0.5)
             case 1:
                 store.served.mark(payment_id, stored.resource_url)
-            case 2 if stored.status == "settled":
+            case 2 if stored.state is PaymentState.SETTLED:
                 store.payments.mark_reorged(attempt)
-            case 3 if stored.status == "pending":
+            case 3 if stored.is_pending:
                 store.payments.mark_settled(attempt, "0x2", None)
-            case 4 if stored.status != "failed" and rng.random() < 0.1:
+            case 4 if stored.state is not PaymentState.FAILED and rng.random() < 0.1:
                 store.payments.fail(attempt, 1)
             case _:
                 continue

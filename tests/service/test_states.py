@@ -38,7 +38,7 @@ async def present(rig: ServiceRig, sent: SettlementRequest) -> None:
         presented = rig.service.store.payments.attempts(request.payment_id)
         attempt = await payments.resume_earlier(rig.service, request, presented)
         attempt = attempt or await payments.admit(rig.service, request)
-        payments.claim(rig.service, request, attempt)
+        payments.ensure_claimed(rig.service, request, attempt)
     except SettlementRefused:
         pass
 
@@ -86,7 +86,9 @@ async def in_state(
     required = await rig.ask()
     sent, other = (convert(rig.settlement(required), SettlementRequest) for _ in range(2))
     request = await payments.validate(rig.service, sent)
-    attempt = payments.claim(rig.service, request, await payments.admit(rig.service, request))
+    attempt = payments.ensure_claimed(
+        rig.service, request, await payments.admit(rig.service, request)
+    )
     store = rig.service.store
     if state is PaymentState.NEW:
         store.payments.drop_claim(attempt.number)
@@ -109,6 +111,20 @@ def copy_settled(rig: ServiceRig, attempt: Attempt, changed: str) -> None:
         "FROM payments WHERE attempt = ?",
         attempt.number,
     )
+
+
+@pytest.mark.parametrize("state", [each for each in PaymentState if each != PaymentState.NEW])
+@scene
+async def test_the_status_of_a_state_is_that_of_the_database(
+    rig: ServiceRig, state: PaymentState
+) -> None:
+    """A payer sees the attempt's status; the indexes go by the database's."""
+    _, _, attempt = await in_state(rig, state)
+    stored = rig.service.store.payments.reload(attempt)
+    (status,) = rig.service.store.one("SELECT status FROM payments")
+    assert stored is not None
+    assert (stored.state, stored.status) == (state, status)
+    assert stored.is_pending == (status == "pending")
 
 
 _FREE = (PaymentState.NEW, PaymentState.NOT_SUBMITTED, PaymentState.FAILED)

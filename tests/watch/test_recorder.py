@@ -47,6 +47,7 @@ from x402sim.report.diff import describe
 from x402sim.report.reading import end_of_recording
 from x402sim.report.run import Run, RunFailed
 from x402sim.serving.log import Form
+from x402sim.text.program import shown
 from x402sim.watch.messages import HIDDEN, digest, hidden_body, hidden_message
 from x402sim.watch.proxy import MAX_BODY, Exchange
 from x402sim.watch.recorder import Recorder, Seen, line_of
@@ -805,7 +806,7 @@ def test_a_failed_recording_raises_its_findings_and_plays_nothing_again(tmp_path
     assert first == "Recording of https://shop: 2 errors found"
     assert found[0].startswith("  value: 5000; wanted: 10000")
     assert found[1].startswith("  answer: 500, and a receipt; wanted: what was paid for")
-    assert run.command == "python -m x402sim watch --upstream https://shop"
+    assert run.command == f"{shown()} watch --upstream https://shop"
     killed = run.journal.ndjson().rpartition(b"\n{")[0] + b"\n"
     (tmp_path / "killed.ndjson").write_bytes(killed)
     assert Run.load(tmp_path / "killed.ndjson").outcome == "failed"

@@ -30,6 +30,7 @@ from x402sim.service.store.session_budgets import SessionBudgets
 from x402sim.serving.listen import Listen
 from x402sim.story import invariants, play as idle_timeout
 from x402sim.story.payer import Answer
+from x402sim.text.program import shown
 from x402sim.world.scenario import Scenario
 
 
@@ -132,7 +133,7 @@ def test_a_run_can_be_kept_and_read_again(tmp_path: Path) -> None:
         assert (again.name, again.seed, again.outcome) == ("quote", 7, "passed")
         assert checks_of(again.journal) == checks_of(run.journal)
         assert again.payments.equals(run.payments)
-    assert run.command == "python -m x402sim run playing.py:quote --on in-process --seed 7"
+    assert run.command == f"{shown()} run playing.py:quote --on in-process --seed 7"
 
 
 def test_a_run_of_a_renamed_file_has_the_same_journal(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
 from x402sim.story.stages import PAYER_KEY, OtherNetwork, left_ahead
 from x402sim.text.console import WIDTH, console as new_console
-from x402sim.text.program import SHOWN
+from x402sim.text.program import shown
 from x402sim.text.words import duration, printable
 from x402sim.world.chains import DEFAULT_CHAIN, parse_chain
 from x402sim.world.scenario import NoScenario, Scenario, find, shipped_names
@@ -51,7 +51,7 @@ class Chosen:
     @property
     def command(self) -> str:
         """The command that plays the scenario."""
-        return f"{SHOWN} run {shlex.quote(self.typed)}"
+        return f"{shown()} run {shlex.quote(self.typed)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def play(chosen: Chosen, world: World, options: str, *, progress: bool) -> Playe
         run = world.play(chosen.scenario, progress=progress)
         return Played(run, f"{chosen.command} {options}")
     except (ConnectionError, httpx.HTTPError) as error:
-        hint = f"start a service with `{SHOWN} serve`, or omit --on"
+        hint = f"start a service with `{shown()} serve`, or omit --on"
         if "WRONG_VERSION_NUMBER" in str(error):
             hint = "it does not speak TLS: give the URL with http://"
         raise common.Misuse(

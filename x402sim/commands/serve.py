@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
+from rich.markup import escape
 from starlette.routing import Mount
 
 from x402sim.commands import common, selling
@@ -34,7 +35,7 @@ from x402sim.serving.listen import (
     own_programs_only,
 )
 from x402sim.text.console import console as new_console
-from x402sim.text.program import SHOWN
+from x402sim.text.program import shown
 from x402sim.text.words import unknown
 from x402sim.world.chains import DEFAULT_CHAIN, parse_chain
 from x402sim.world.world import World, with_goods
@@ -364,7 +365,7 @@ def _show_world(console: "Console", ready: Ready) -> None:
         "\n(The last two are one funded account: your server wallet. More: /_sim/accounts)\n"
         "\n(FACILITATOR_URL speaks x402 versions 1 and 2, and the Cronos dialect below\n"
         f"{CRONOS_PATH})\n"
-        f"\n[bold]Then check it[/]\n{SHOWN} conformance YOUR_URL{world}\n"
+        f"\n[bold]Then check it[/]\n{escape(shown())} conformance YOUR_URL{world}\n"
         f"\n[bold]See its payments live[/]  {page}\n"
         "\nCtrl-C stops it."
     )

@@ -17,7 +17,7 @@ from x402sim.experiments.grid import Cell, cells
 from x402sim.experiments.summary import Until, results_of, summarize
 from x402sim.experiments.sweep import Kept, failures, play, unreached
 from x402sim.report.bundle import Program, Running, imports
-from x402sim.text.program import SHOWN
+from x402sim.text.program import shown
 from x402sim.text.words import printable, printable_lines, unknown
 from x402sim.world.scenario import load_module
 
@@ -100,7 +100,7 @@ def sweep(
 def _replay(experiment: str, cell: Cell) -> str:
     """Return the command that plays one cell again, with a place for the seed."""
     given = " ".join(f"--set {shlex.quote(f'{k}={v}')}" for k, v in cell.labels.items())
-    start = f"{SHOWN} sweep {shlex.quote(experiment)}"
+    start = f"{shown()} sweep {shlex.quote(experiment)}"
     return " ".join(part for part in (start, given, "--seeds {seed}: --workers 0") if part)
 
 

@@ -12,7 +12,9 @@ import os
 import threading
 from collections.abc import Callable, Generator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
@@ -52,7 +54,7 @@ from x402sim.payer.reading import (
     read_settlement,
     shortened,
 )
-from x402sim.payer.signing import Signer
+from x402sim.payer.signing import Signer, StandardOffer
 from x402sim.payer.standard import (
     ForeignRequired,
     foreign_required,
@@ -65,7 +67,8 @@ from x402sim.payer.stored import Record, Stored
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol.messages import PaymentRequired, Receipt
 from x402sim.protocol.networks import NETWORKS, TESTNET, Network, networks_of
-from x402sim.protocol.ways import ways_in
+from x402sim.protocol.permit2_payments import pays_by_permit2
+from x402sim.protocol.ways import foreign_in, ways_in
 from x402sim.protocol.x402 import AnyRequired, Settlement, Version
 
 MAX_AMOUNT = "0.10"
@@ -74,6 +77,7 @@ DEADLINE_S = 120.0
 """Seconds for a purchase: more than a service waits for its facilitator."""
 
 
+T = TypeVar("T")
 Served = Callable[[httpx.Response], bool]
 Required = dict[Network, PaymentRequired | AnyRequired]
 _TEST_NETWORKS = {
@@ -360,7 +364,7 @@ class PaymentAuth(FlowAuth):
             if order.shown:
                 raise shown_in_vain(order.step.request.url, order.shown)
             payment = yield from self._sign(required)
-            payments.give_up()
+            payments.note_given_up()
             answer = yield from self._settle(order, payment)
             if answer is not None:
                 return answer
@@ -383,18 +387,37 @@ class PaymentAuth(FlowAuth):
             raise failed
         return found
 
+    def choose(
+        self, request: httpx.Request, response: httpx.Response
+    ) -> PaymentRequired | StandardOffer:
+        """Return the offer of a 402 that this object would sign now, without signing.
+
+        Raises `PaymentFailed`, with the same text as a purchase.
+        """
+        if (other := foreign_in(response.headers, response.content)) is not None:
+            raise PaymentFailed(f"the 402 is {other.name}", other.do)
+        return self._first(self._read(request, response), self.signer.chosen)
+
     def _sign(self, required: Required) -> Generator[Step, httpx.Response | None, Payment]:
         """Sign the first offer within the caps; raises the `PaymentFailed` of the last without."""
+        allowed = None
+        if self.signer.approve_base and any(map(sponsors_permits, required.values())):
+            offer = self._first(required, self.signer.chosen)
+            if isinstance(offer, StandardOffer) and pays_by_permit2(offer.accepted):
+                owner = self.wallet.address_bytes
+                allowed = yield from ask_allowance(self._rpc_url, self.network, owner)
+        return self._first(required, partial(self.signer.sign, allowed=allowed))
+
+    def _first(self, required: Required, act: Callable[[Any, Network, bool], T]) -> T:
+        """Act on what a 402 requires on a network, the first that does not fail; offers by Permit2
+        come last. Raises the `PaymentFailed` of the last.
+        """
         kinds = (False, True) if self._permit2 else (False,)
         *others, last = [(network, permit2) for permit2 in kinds for network in required]
         for network, permit2 in others:
             with suppress(PaymentFailed):
-                return self.signer.sign(required[network], network, permit2=permit2)
-        wanted, allowed = required[last[0]], None
-        if self.signer.approve_base and sponsors_permits(wanted):
-            owner = self.wallet.address_bytes
-            allowed = yield from ask_allowance(self._rpc_url, last[0], owner)
-        return self.signer.sign(wanted, *last, allowed)
+                return act(required[network], network, permit2)
+        return act(required[last[0]], *last)
 
     def _show_unserved(self, order: Order) -> Flow:
         """Send the proof of the newest payment that bought nothing yet."""

@@ -11,15 +11,16 @@ import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx
 import msgspec
 
+from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.core import PaymentFailed
 from x402sim.payer.reading import is_header_value
-from x402sim.payer.signing import Rejected, choose, read_offer
+from x402sim.payer.signing import Rejected, StandardOffer, choose, read_offer
 from x402sim.payer.standard import read_required
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum, parse_address
@@ -58,6 +59,7 @@ from x402sim.protocol.x402 import (
     version_in,
 )
 
+T = TypeVar("T")
 WhyUnreadable = Callable[[Way], str]
 """Returns why an offer cannot be read; else ""."""
 
@@ -334,10 +336,6 @@ class Diagnosis:
         return any(payer.can_pay for payer in self.payers)
 
 
-MAX_AMOUNT = "0.10"
-"""The cap of `PaymentAuth` for one payment by default, in tokens."""
-
-
 def examine(
     request: httpx.Request,
     response: httpx.Response,
@@ -367,10 +365,9 @@ def examine(
     if response.status_code == 402 and not ways and not found:
         found.append(_NO_WAY)
     case = _Case(request, response, networks, list(zip(ways, by_way, strict=True)), now_s)
-    ours = replace(case, networks=known)  # a 402 proves nothing about its token
     payers = [_two_steps(case), *(_client(each, case) for each in CLIENTS)]
     payers += [
-        _payment_auth(ours, permit2=each) for each in (False, True)[: 2 if takes_permit2 else 1]
+        _payment_auth(case, permit2=each) for each in (False, True)[: 2 if takes_permit2 else 1]
     ]
     return Diagnosis(tuple(ways), (*found, *_merged(by_way)), tuple(payers))
 
@@ -411,6 +408,18 @@ class _Case:
             for number, (way, findings) in enumerate(self.ways, 1)
             if way.dialect is dialect and (dialect is not Dialect.V2 or way in in_header)
         ]
+
+    def number_of(self, chosen: PaymentRequired | StandardOffer) -> int | None:
+        """Return the number of the offer that `PaymentAuth` has chosen. None for an offer behind
+        the listed ones: `PaymentAuth` does not count the offers that it cannot read.
+        """
+        if isinstance(chosen, PaymentRequired):
+            two_steps = self.of(Dialect.TWO_STEPS)
+            return next(number for number, way, _ in two_steps if not way.is_paywall)
+        accepted = chosen.accepted
+        offers = self.of(Dialect.V2 if accepted.version == 2 else Dialect.V1)
+        same = (n for n, way, _ in offers if _read_as(way, type(accepted)) == accepted)
+        return next(same, None)
 
     def why_unseen(self, client: Client) -> str:
         """Return why a client of version 1 ignores the offers; "" if the client reads them."""
@@ -487,33 +496,25 @@ def _client(client: Client, case: _Case) -> PayerVerdict:
 
 
 def _payment_auth(case: _Case, *, permit2: bool) -> PayerVerdict:
+    """Return whether `PaymentAuth` pays with its defaults, by its own choice, and its own error.
+
+    What it would sign may be unpayable all the same, such as in two steps without POST /api/pay.
+    """
     name = "the same, permit2=True" if permit2 else "httpx, PaymentAuth"
-    by_dialect = (case.of(each) for each in (Dialect.TWO_STEPS, Dialect.V2, Dialect.V1))
-    offers = next((each for each in by_dialect if each), [])
-    for number, _, findings in offers:
-        if any(each.about.startswith("POST ") for each in findings):
-            return PayerVerdict(name, False, f"offer {number}: POST /api/pay")
-    picked = pick(
-        case.request,
-        case.response,
-        [(number, way) for number, way, _ in offers],
-        case.networks,
-        _over_default,
-        permit2=permit2,
-    )
-    if picked.number is not None:
-        return PayerVerdict(name, True, f"offer {picked.number}", picked.number)
-    return _cannot_pay(name, [str(each) for each in picked.rejected], None)
+    if not case.ways:
+        return _cannot_pay(name, [], None)
+    try:
+        chosen = PaymentAuth(Wallet.create(), permit2=permit2).choose(case.request, case.response)
+    except PaymentFailed as failed:
+        return PayerVerdict(name, False, str(failed))
+    number = case.number_of(chosen)
+    if number is None:
+        return PayerVerdict(name, True, "an offer behind those listed here")
+    wrong = ", ".join(each.about for each in case.ways[number - 1][1] if each.stops)
+    return PayerVerdict(name, not wrong, f"offer {number}{wrong and ': '}{wrong}", number)
 
 
-def _over_default(amount_base: int, network: Network) -> str:
-    if amount_base <= to_base(MAX_AMOUNT, network.decimals):
-        return ""
-    required = to_decimal(amount_base, network.decimals)
-    return f"it asks for {required}, more than its max_amount {MAX_AMOUNT}"
-
-
-# --- the offer for `PaymentAuth` -----------------------------------------------------------
+# --- the offer for `pay` ---------------------------------------------------------------
 #
 # Offers are tried in the payer's order: two steps, then version 2, then version 1; in each group,
 # offers that are settled before the server works come last. Nothing is signed.
@@ -573,13 +574,16 @@ def _preference(numbered: tuple[int, Way]) -> tuple[int, bool, int]:
 
 def _by_permit2(way: Way) -> RequirementsV2 | None:
     """Return the requirements of an offer by Permit2; None for others, or for unreadable fields."""
-    if way.dialect is not Dialect.V2:
-        return None
+    offered = _read_as(way, RequirementsV2) if way.dialect is Dialect.V2 else None
+    return offered if offered is not None and pays_by_permit2(offered) else None
+
+
+def _read_as(way: Way, kind: type[T]) -> T | None:
+    """Return the fields of an offer as a message; None for unreadable fields."""
     try:
-        offered = msgspec.convert(dict(way.fields), RequirementsV2)
+        return msgspec.convert(dict(way.fields), kind)
     except msgspec.ValidationError:
         return None
-    return offered if pays_by_permit2(offered) else None
 
 
 def _allowance(response: httpx.Response, way: Way) -> Finding:

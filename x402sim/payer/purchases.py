@@ -134,7 +134,7 @@ class ResourcePayments(msgspec.Struct):
 
     | a payment is in | while | until |
     | --- | --- | --- |
-    | `unresolved` | its outcome is unknown | it is refused, `settled`, read, or given up |
+    | `unresolved` | its outcome is unknown | refused, `settled`, read, or another takes its place |
     | `unserved` | it is settled, and has bought nothing yet | `begin_reading` |
     | `reading` | somebody reads the body of its goods | `end_reading` |
     | `interrupted` | nobody has read the body to the end | `requeue_interrupted` |
@@ -163,8 +163,11 @@ class ResourcePayments(msgspec.Struct):
         self.unserved.append(payment)
         self.unresolved = None
 
-    def give_up(self) -> None:
-        """Count what was signed for the unresolved payment, if any, as given up."""
+    def note_given_up(self) -> None:
+        """Note what was signed for the unresolved payment, if any, in `given_up`.
+
+        The payment itself stays unresolved until another takes its place.
+        """
         if self.unresolved is not None:
             self.given_up |= self.unresolved.signed
 
@@ -187,7 +190,7 @@ class ResourcePayments(msgspec.Struct):
         """
         if not self.interrupted:
             return False
-        self.give_up()
+        self.note_given_up()
         self.unresolved = None
         self.requeue_interrupted()
         return True

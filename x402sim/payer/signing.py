@@ -26,6 +26,7 @@ URL` and `conformance` guard the user's key in their own rooms.
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import httpx
@@ -63,7 +64,7 @@ from x402sim.protocol.permit2_payments import (
     permit2_payload,
     sponsored,
 )
-from x402sim.protocol.ways import MOST_WAYS, Way
+from x402sim.protocol.ways import MOST_WAYS, Way, network_called
 from x402sim.protocol.x402 import PAYMENT_FLOW, PAYMENT_IDENTIFIER, SCHEME, named, unsupported_in
 from x402sim.text.words import as_given, unknown
 
@@ -195,6 +196,8 @@ def choose(
 def _why_rejected(offered: x402.AnyRequirements, network: Network, permit2: bool) -> str:
     """Return why an offer is not taken; "" if the payer can take it."""
     name, extra = x402.network_name(offered.version, network), offered.extra or {}
+    if not permit2 and offered.version == 2 and pays_by_permit2(offered):
+        return f"{offered.scheme} by Permit2, paid only if told to: permit2=True"
     domain = {key: extra.get(key) for key in ("name", "version")}
     scheme = SCHEME
     if permit2 and offered.version == 2 and pays_by_permit2(offered):
@@ -208,6 +211,8 @@ def _why_rejected(offered: x402.AnyRequirements, network: Network, permit2: bool
         ("the token's domain", domain, x402.domain_of(network)),
     ):
         if got != wanted:
+            if field == "network" and (main := _main_network(offered, network, permit2)):
+                return f"it asks for real money, on {main}; network={main!r} allows that"
             return f"{field} is {str(got)[:80]!r}, this payer pays {str(wanted)!r}"
     if (other := unsupported_in(extra)) is not None:
         return str(other)
@@ -221,6 +226,14 @@ def _why_rejected(offered: x402.AnyRequirements, network: Network, permit2: bool
     except ValueError as wrong_field:
         return str(wrong_field)
     return ""
+
+
+def _main_network(offered: x402.AnyRequirements, own: Network, permit2: bool) -> str:
+    """Return the name of another network, a main one, on which an offer could be paid; else ""."""
+    main = network_called(offered.network, NETWORKS)
+    if main is None or main is own or main.is_test or _why_rejected(offered, main, permit2):
+        return ""
+    return main.name
 
 
 def facilitator_of(offered: x402.AnyRequirements) -> Address | None:
@@ -292,18 +305,38 @@ class Signer:
         permit of at most `approve`, if Permit2 may take less than the payment.
         """
         with self._lock:  # without the lock, two threads could each find room for their amount
-            if self._payments == self.max_payments:
-                raise SpendingCapExceeded(f"max_payments={self.max_payments} are signed already")
+            offer = self.chosen(required, network, permit2)
             try:
-                if isinstance(required, PaymentRequired):
-                    payment = self._sign_two_steps(required, network)
+                if isinstance(offer, PaymentRequired):
+                    payment = self._sign_two_steps(offer, network)
                 else:
-                    payment = self._sign_one_step(required, network, permit2, allowed)
+                    payment = self._sign_one_step(offer, network, allowed)
             except ValueError as error:
                 raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
             self.signed_base += payment.auth.value
             self._payments += 1
         return payment
+
+    def chosen(
+        self,
+        required: PaymentRequired | x402.AnyRequired,
+        network: Network,
+        permit2: bool = False,
+    ) -> PaymentRequired | StandardOffer:
+        """Return the offer of a 402 that `sign` would sign now; raises `PaymentFailed`."""
+        if self._payments == self.max_payments:
+            raise SpendingCapExceeded(f"max_payments={self.max_payments} are signed already")
+        if not isinstance(required, PaymentRequired):
+            over_caps = partial(self._over_caps, network=network)
+            return choose(required, network, over_caps, permit2=permit2)
+        try:
+            parse_address(required.payment_requirements.pay_to)
+            amount_base = parse_base(required.payment_requirements.max_amount_required)
+        except ValueError as error:
+            raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
+        if over := self._over_caps(amount_base, network):
+            raise SpendingCapExceeded(f"the 402 asks for {_tokens(amount_base, network)}; {over}")
+        return required
 
     def take_over(
         self, payments: ResourcePayments, left: Unfinished, *, is_all: bool = False
@@ -329,9 +362,6 @@ class Signer:
 
     def _sign_two_steps(self, offer: PaymentRequired, network: Network) -> Payment:
         requirements = offer.payment_requirements
-        amount_base = parse_base(requirements.max_amount_required)
-        if over := self._over_caps(amount_base, network):
-            raise SpendingCapExceeded(f"the 402 asks for {_tokens(amount_base, network)}; {over}")
         allowed_s = min(requirements.max_timeout_seconds, self._max_window_s)
         shorter = msgspec.structs.replace(requirements, max_timeout_seconds=allowed_s)
         auth = self._wallet.authorize(shorter, self._clock.now_s())
@@ -340,24 +370,14 @@ class Signer:
             auth=auth,
             proof=proofs(offer.payment_id),
             shown=f"payment id {offer.payment_id[:12]}…",
-            amount=_tokens(amount_base, network),
+            amount=_tokens(auth.value, network),
             decimals=network.decimals,
             settlement=settlement(offer.payment_id, header, msgspec.to_builtins(requirements)),
         )
 
     def _sign_one_step(
-        self,
-        required: x402.AnyRequired,
-        network: Network,
-        permit2: bool,
-        allowed: Allowance | None,
+        self, offer: StandardOffer, network: Network, allowed: Allowance | None
     ) -> Payment:
-        offer = choose(
-            required,
-            network,
-            lambda amount: self._over_caps(amount, network),
-            permit2=permit2,
-        )
         now_s, most_s = self._clock.now_s(), self._max_window_s
         permit_nonce = None
         if allowed and allowed.base < offer.amount_base <= self.approve_base:

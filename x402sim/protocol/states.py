@@ -15,7 +15,7 @@ SessionState = Literal["active", "expired", "refunding", "refunded"]
 class PaymentState(StrEnum):
     """The stored state of an attempt to pay a payment id.
 
-    Payers see a `status`: the first three states are "pending".
+    Payers see a `status`: all states but the last two are "pending".
     """
 
     NEW = "new"

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from x402sim import events
 from x402sim.events import Begin, Check, End, Note, StoryOutcome, StoryRaised, name_of
 from x402sim.journal import EVERY, Entry, EventType, Journal
-from x402sim.text.program import SHOWN
+from x402sim.text.program import shown
 from x402sim.text.tracebacks import is_users
 
 Made = TypeVar("Made")
@@ -267,7 +267,7 @@ class Summary:
         """The command that plays the run again; a Python expression if the world had options, or
         if the scenario has no file. Of a recording: the command that records again."""
         if self.is_recording:
-            return f"{SHOWN} watch --upstream {shlex.quote(str(self._begin.upstream))}"
+            return f"{shown()} watch --upstream {shlex.quote(str(self._begin.upstream))}"
         options, maker = self._begin.options, self.journal.maker
         source = maker.source if maker else None
         source = self.name if source is None else source
@@ -277,7 +277,7 @@ class Summary:
             return self._expression(options, repr(source))
         chain = f" --chain {self._begin.chain}" if self._begin.chain else ""
         where = f"--on {self.on or 'in-process'}{chain} --seed {self.seed}"
-        return f"{SHOWN} run {shlex.quote(source)} {where}"
+        return f"{shown()} run {shlex.quote(source)} {where}"
 
     def _expression(self, options: dict[str, str], story: str) -> str:
         defaults = {"on": "in-process", "chain": "ledger"}

@@ -11,6 +11,7 @@ from typing import Literal
 
 from x402sim import events
 from x402sim.protocol.refusals import ChainFinding
+from x402sim.protocol.states import PaymentState
 from x402sim.service.reconcile import ask_chain, follow, follow_chain, is_deep, pays_for, set_block
 from x402sim.service.sessions import look_again_at_refund
 from x402sim.service.state import Service
@@ -66,7 +67,7 @@ async def _index(service: Service, listed: Attempt) -> Result:
     """
     async with service.locks.hold(listed.payment_id):
         attempt = service.store.payments.reload(listed)
-        if attempt is None or attempt.status != "settled":
+        if attempt is None or attempt.state is not PaymentState.SETTLED:
             return "unknown"
         tx_hash = str(attempt.tx_hash)
         try:
@@ -88,25 +89,26 @@ async def _index(service: Service, listed: Attempt) -> Result:
         if answer.finding is ChainFinding.UNKNOWN:
             return "unknown" if found is None else "unanswered"
         now = service.store.payments.reload(attempt)
-        return "unknown" if now is not None and now.status == "settled" else "reverted"
+        is_settled = now is not None and now.state is PaymentState.SETTLED
+        return "unknown" if is_settled else "reverted"
 
 
 async def _look_again(service: Service, listed: Attempt, height: int) -> bool:
-    """Look again at a payment with a block, or a failed one; tell whether the status changes."""
-    status, payments = listed.status, service.store.payments
+    """Look again at a payment with a block, or a failed one; tell whether the state changes."""
+    state, payments = listed.state, service.store.payments
     async with service.locks.hold(listed.payment_id):
         attempt = payments.reload(listed)
-        if attempt is None or attempt.status != status:
+        if attempt is None or attempt.state is not state:
             return False
-        if status == "settled" and not await _is_undone(service, attempt, height):
+        if state is PaymentState.SETTLED and not await _is_undone(service, attempt, height):
             return False
         finding = await follow_chain(service, attempt)
-        if status == "settled":
+        if state is PaymentState.SETTLED:
             return finding in (ChainFinding.NEVER, ChainFinding.NOT_YET)
         if finding is ChainFinding.NEVER and is_deep(service, listed.failed_at or 0, height):
             payments.set_deep(attempt.number)
         now = payments.reload(attempt)
-        return now is not None and now.status != status
+        return now is not None and now.state is not state
 
 
 async def _is_undone(service: Service, attempt: Attempt, height: int) -> bool:

@@ -9,7 +9,7 @@ The default order of `pay`, and of `accept` as far as `verify`:
 
     validate                   step 1: decode the header, compare with the terms
     resume_earlier, or admit   the attempt: an earlier one again, or a new one
-    claim                      a new attempt
+    claim_if_due               a new attempt
     verify                     steps 2 and 3, at the facilitator
     settle                     step 4, at the facilitator
     recover                    only after a refusal or without an answer: ask the chain
@@ -17,8 +17,9 @@ The default order of `pay`, and of `accept` as far as `verify`:
 
 `claim_and_verify` has the steps from `resume_earlier` to `verify`. Requests for one payment id are
 serialized. `Settings.policy` can change the default: `verify` decides whether the facilitator
-verifies, `claim` when the claim is written: before `verify`, before `settle` (`claim_before`), or
-at last before `grant`. The table `PAYMENT` of `protocol.states` has the moves of a payment in each
+verifies, `claim` when the claim is written, once: before `verify`, before `settle`, or at last
+before `grant`. So `claim_if_due` claims at one of the first two places, and `ensure_claimed` at the
+last if neither did. The table `PAYMENT` of `protocol.states` has the moves of a payment in each
 state. `recover` of `unsettled.py` looks up on the chain whatever the facilitator does not settle.
 Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
 """
@@ -97,13 +98,13 @@ async def pay(
     request = await validate(service, sent, offered_id, key)  # step 1
     async with service.locks.hold(request.payment_id):
         attempt = await claim_and_verify(service, request, verifies=verifies)
-        if attempt.status == "settled":  # resumed or recovered
+        if attempt.state is PaymentState.SETTLED:  # resumed or recovered
             return receipt(attempt)
         try:
             tx_hash = await settle(service, request)  # step 4
         except NotSettled as cause:
             return receipt(await recover(service, request, attempt, cause))
-        attempt = claim(service, request, attempt)  # at last; by default claimed before `verify`
+        attempt = ensure_claimed(service, request, attempt)
         settled = grant(service, attempt, tx_hash)  # steps 5 and 6
         return receipt(settled or settled_attempt(service, request.payment_id))  # step 7
 
@@ -120,7 +121,7 @@ async def accept(
     async with service.locks.hold(request.payment_id) if reserves else nullcontext():
         attempt = await claim_and_verify(service, request)
         if reserves:
-            attempt = claim(service, request, attempt)
+            attempt = ensure_claimed(service, request, attempt)
         if service.env.settings.payment_flow is not None:
             # the endpoint works before anything is sent
             service.store.payments.mark_not_submitted(attempt.number)
@@ -138,18 +139,18 @@ async def claim_and_verify(
     presented = service.store.payments.attempts(request.payment_id)
     earlier = await resume_earlier(service, request, presented) if presented else None
     attempt = earlier or await admit(service, request)
-    if attempt.status == "settled":
+    if attempt.state is PaymentState.SETTLED:
         return attempt
     try:
         if (signed := request.payment.signed) and low_v(signed.signature) is not None:
             await reject_low_v(service, request, signed, attempt)
-        attempt = claim_before("verify", service, request, attempt)  # by default
+        attempt = claim_if_due("verify", service, request, attempt)  # by default
         if request.is_authorized and not attempt.nonce_confirmed_unused:
             # the node was silent; a use reported later may be older than this payment
             raise NotSettled(Refusal.CHAIN_UNREACHABLE, NODE_SILENT)
         if verifies and policy.verify.verifies(request.terms.amount_base):
             await verify(service, request)
-        attempt = claim_before("settle", service, request, attempt)
+        attempt = claim_if_due("settle", service, request, attempt)
     except NotSettled as cause:
         return await recover(service, request, attempt, cause)
     return attempt
@@ -219,19 +220,19 @@ async def resume_earlier(
     settled if the chain reports the payment only now. Raises `SettlementRefused` for a used payment
     id (7/payment-already-settled), if another header may still pay, or after too many headers.
     """
-    if any(attempt.status == "settled" for attempt in presented):
+    if any(attempt.state is PaymentState.SETTLED for attempt in presented):
         raise SettlementRefused(Refusal.ALREADY_SETTLED)
     same, may_settle = None, False
     for attempt in presented:
         is_same = _is_same(request, attempt)
-        if attempt.status == "failed" and not is_same:
+        if attempt.state is PaymentState.FAILED and not is_same:
             continue  # a failed attempt concerns no other authorization
         finding = await follow_chain(service, attempt)
         if finding is ChainFinding.PAID:
             if not is_same:
                 raise SettlementRefused(Refusal.ALREADY_SETTLED)
             return resume(service, request, attempt)
-        if finding is ChainFinding.NEVER or attempt.status == "failed":
+        if finding is ChainFinding.NEVER or attempt.state is PaymentState.FAILED:
             continue
         if is_same:
             same = attempt
@@ -346,11 +347,11 @@ async def is_unused(service: Service, request: ValidRequest) -> bool:
     return True
 
 
-def claim(service: Service, request: ValidRequest, attempt: Attempt) -> Attempt:
+def ensure_claimed(service: Service, request: ValidRequest, attempt: Attempt) -> Attempt:
     """Claim the payment id for the authorization of a new attempt; return the pending record.
 
-    A stored attempt is returned unchanged. The payer's key is reserved with the claim: of two
-    payments with a key, the second is refused before anything is settled. Raises
+    An attempt claimed already is returned unchanged. The payer's key is reserved with the claim: of
+    two payments with a key, the second is refused before anything is settled. Raises
     `SettlementRefused` if the authorization pays for another payment id (7/nonce-already-used), if
     the 402 is paid in one step and in two, or if another service on this store was faster. Raises
     `Refused` 409 if another payment has the key.
@@ -365,13 +366,14 @@ def claim(service: Service, request: ValidRequest, attempt: Attempt) -> Attempt:
     return claimed
 
 
-def claim_before(
-    step: Literal["verify", "settle"], service: Service, request: ValidRequest, attempt: Attempt
+def claim_if_due(
+    before: Literal["verify", "settle"], service: Service, request: ValidRequest, attempt: Attempt
 ) -> Attempt:
     """Claim a new attempt now if the policy claims before this step; return the attempt."""
-    if attempt.state is PaymentState.NEW and service.env.settings.policy.claim.claims_before(step):
-        return claim(service, request, attempt)
-    return attempt
+    if attempt.state is not PaymentState.NEW:
+        return attempt
+    is_due = service.env.settings.policy.claim.claims_before(before)
+    return ensure_claimed(service, request, attempt) if is_due else attempt
 
 
 def _written(
@@ -404,7 +406,9 @@ def key_ends_s(service: Service, valid_before: int) -> int:
 def _require_unclaimed(service: Service, request: ValidRequest) -> None:
     """Raise `SettlementRefused` if another service on this store has just claimed the payment."""
     sent = service.store.payments.attempts(request.payment_id)
-    if any(_is_same(request, attempt) and attempt.status != "failed" for attempt in sent):
+    if any(
+        _is_same(request, attempt) and attempt.state is not PaymentState.FAILED for attempt in sent
+    ):
         raise SettlementRefused(Refusal.PENDING, "another request with it is being settled")
 
 
@@ -413,8 +417,8 @@ def _claim_conflict(service: Service, attempt: Attempt) -> SettlementRefused:
     rival = service.store.payments.rival(attempt.payment_id, attempt.offered_id)
     if rival is None:
         return SettlementRefused(Refusal.NONCE_USED, "it pays for another payment id")
-    is_same_way, is_settled = rival.payment_id == attempt.payment_id, rival.status == "settled"
-    if is_settled:
+    is_same_way = rival.payment_id == attempt.payment_id
+    if rival.state is PaymentState.SETTLED:
         reason = None if is_same_way else _PAID_OTHERWISE
         return SettlementRefused(Refusal.ALREADY_SETTLED, reason)
     return SettlementRefused(

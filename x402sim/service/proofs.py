@@ -54,7 +54,7 @@ async def session_has_budget(service: Service, session_id: str, amount_base: int
 def _is_claimed(service: Service, payment_id: str, resource: str) -> bool:
     """Tell whether a header that can pay was presented and may still be settled."""
     return service.unreserved_in_flight.get(payment_id) == resource or any(
-        attempt.is_authorized and attempt.status == "pending" and attempt.resource_url == resource
+        attempt.is_authorized and attempt.is_pending and attempt.resource_url == resource
         for attempt in service.store.payments.attempts(payment_id)
     )
 

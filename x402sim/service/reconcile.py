@@ -64,7 +64,7 @@ async def ask_chain(service: Service, attempt: Attempt) -> ChainAnswer:
         return ChainAnswer(ChainFinding.UNKNOWN)
     # Until a payment is settled, a used nonce counts as ours only if the header can pay and the
     # chain once reported the nonce unused; otherwise the use may be older than the payment.
-    is_ours = attempt.status == "settled" or (
+    is_ours = attempt.state is PaymentState.SETTLED or (
         attempt.is_authorized and attempt.nonce_confirmed_unused
     )
     is_paid = is_ours and not state.use.canceled and _transfer(attempt) in state.use.transfers
@@ -96,18 +96,17 @@ def follow(service: Service, listed: Attempt, answer: ChainAnswer) -> None:
     attempt = service.store.payments.reload(listed)
     if attempt is None:
         return
-    status = attempt.status
     match answer.finding:
         case ChainFinding.PAID:
             if answer.use is not None:
                 _paid_by(service, attempt, answer.use, answer.height)
         case ChainFinding.NEVER:
-            if status != "failed":
+            if attempt.state is not PaymentState.FAILED:
                 revoke(service, attempt, answer.height)
         case ChainFinding.NOT_YET:
-            if status == "settled" and attempt.block_number is not None:
+            if attempt.state is PaymentState.SETTLED and attempt.block_number is not None:
                 suspend(service, attempt)
-            elif status == "pending" and not attempt.nonce_confirmed_unused:
+            elif attempt.is_pending and not attempt.nonce_confirmed_unused:
                 service.store.payments.confirm_unused(attempt.number)
         case ChainFinding.UNKNOWN:
             pass
@@ -128,7 +127,7 @@ async def reconcile(service: Service) -> int:
         for due in payments.pending(service.clock.now(), AT_MOST):
             async with service.locks.hold(due.payment_id):
                 attempt = payments.reload(due)
-                if attempt is None or attempt.status != "pending":
+                if attempt is None or not attempt.is_pending:
                     continue
                 payment = PendingPaymentHandle(service, attempt)
                 await settings.policy.lost_answer.resolve(payment)
@@ -209,12 +208,12 @@ def _paid_by(service: Service, attempt: Attempt, use: NonceUse, height: int) -> 
     """Store a payment's transaction, and grant an unsettled payment."""
     payment_id, payments = attempt.payment_id, service.store.payments
     deep = is_deep(service, use.block_number, height)
-    if attempt.status != "settled":
+    if attempt.state is not PaymentState.SETTLED:
         if grant(service, attempt, use.tx_hash):
             return
         if payments.fail(attempt.number, height, PaymentEvent.PAID_AGAIN):
             service.record(events.PaidAgain(payment_id=payment_id, tx_hash=use.tx_hash))
-        elif attempt.status == "failed" and deep:
+        elif attempt.state is PaymentState.FAILED and deep:
             # else every run of the indexer looks at this attempt, and 100 would fill the batch
             payments.set_deep(attempt.number)
         return
@@ -263,9 +262,7 @@ def grant(service: Service, attempt: Attempt, tx_hash: str) -> Attempt | None:
     service.record(settled)
     if opened is not None:
         service.record(opened)
-    return msgspec.structs.replace(
-        attempt, state=PaymentState.SETTLED, status="settled", tx_hash=tx_hash
-    )
+    return msgspec.structs.replace(attempt, state=PaymentState.SETTLED, tx_hash=tx_hash)
 
 
 def _session_of(

@@ -22,6 +22,7 @@ from x402sim.protocol.messages import PaymentRequired, SessionRequest, SessionVi
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.protocol.refusals import ChainFinding
 from x402sim.protocol.routes import SESSIONS
+from x402sim.protocol.states import PaymentState
 from x402sim.service.reconcile import follow_chain, is_deep
 from x402sim.service.state import Service
 from x402sim.service.store.database import Backoff, after_failure
@@ -157,11 +158,11 @@ async def pay_back(service: Service, refund: Refund) -> bool:
     wallet, nonce = service.env.wallet, refund_nonce(refund.session_id, refund.part)
     async with service.locks.hold(refund.payment_id):
         attempt = service.store.payments.get(refund.payment_id)
-        if attempt is None or attempt.status != "settled":
+        if attempt is None or attempt.state is not PaymentState.SETTLED:
             return False
         finding = await follow_chain(service, attempt)
         attempt = service.store.payments.get(refund.payment_id)
-    if attempt is None or attempt.status != "settled":
+    if attempt is None or attempt.state is not PaymentState.SETTLED:
         return False
     if finding is not ChainFinding.PAID:
         raise Unavailable("the chain does not say whether the deposit was paid")

@@ -9,6 +9,7 @@ import mimetypes
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -231,10 +232,10 @@ def _operation(document: Any, method: str, path: str, operation: Any) -> Iterabl
         raise ValueError(f'{name}: x-price is a text such as "0.05", not {as_given(price)}')
     answers = {str(status): each for status, each in operation.get("responses", {}).items()}
     status = next((each for each in sorted(answers) if each[:1] == "2"), "")
-    answer = _resolved(document, answers.get(status, {}))
-    kind, content = next(iter(answer.get("content", {}).items()), ("", {}))
     code = int(status) if status.isdecimal() else 200
     try:
+        answer = _resolved(document, answers.get(status, {}))
+        kind, content = next(iter(answer.get("content", {}).items()), ("", {}))
         body = _example(document, content) if kind else b""
     except LookupError as missing:
         if price is None:
@@ -251,9 +252,15 @@ def _operation(document: Any, method: str, path: str, operation: Any) -> Iterabl
     )
 
 
-def _resolved(document: Any, part: Any) -> Any:
-    """Return a part of the document, or what its `$ref` leads to."""
+def _resolved(document: Any, part: Any, at: str = "$") -> Any:
+    """Return a part of the document, or what its `$ref` leads to; raises `LookupError` with the
+    place of one that leads back to itself.
+    """
+    seen = set[str]()
     while isinstance(part, dict) and isinstance(ref := part.get("$ref"), str):
+        if ref in seen:
+            raise LookupError(at)
+        seen.add(ref)
         if not ref.startswith("#/"):
             raise ValueError(f"{as_given(ref)}: only parts of the same document are read")
         part = document
@@ -265,31 +272,36 @@ def _resolved(document: Any, part: Any) -> Any:
     return part
 
 
-def _example(document: Any, content: Any, at: str = "$") -> Any:
-    """Return the example of a content or a schema; raises `LookupError` with the place of none."""
-    content = _resolved(document, content)
+def _example(
+    document: Any, content: Any, at: str = "$", around: frozenset[int] = frozenset()
+) -> Any:
+    """Return the example of a content or a schema; raises `LookupError` with the place of none.
+
+    A schema inside itself has none: `around` has the identities of the schemas around this one.
+    """
+    content = _resolved(document, content, at)
     for key in ("example", "default", "const"):
         if key in content:
             return content[key]
+    if id(content) in around:
+        raise LookupError(at)
+    made = partial(_example, document, around=around | {id(content)})
     match content:
         case {"examples": dict() as named} if named:
-            return _resolved(document, next(iter(named.values())))["value"]
+            return _resolved(document, next(iter(named.values())), at)["value"]
         case {"examples": [first, *_]} | {"enum": [first, *_]}:
             return first
         case {"schema": schema}:
-            return _example(document, schema, at)
+            return made(schema, at)
         case {"properties": dict() as properties}:
-            return {
-                name: _example(document, schema, f"{at}.{name}")
-                for name, schema in properties.items()
-            }
+            return {name: made(schema, f"{at}.{name}") for name, schema in properties.items()}
         case {"items": schema}:
-            return [_example(document, schema, f"{at}[0]")]
+            return [made(schema, f"{at}[0]")]
         case {"allOf": [*schemas]}:
-            parts = [_example(document, schema, at) for schema in schemas]
+            parts = [made(schema, at) for schema in schemas]
             return {name: value for part in parts for name, value in part.items()}
         case {"anyOf": [schema, *_]} | {"oneOf": [schema, *_]}:
-            return _example(document, schema, at)
+            return made(schema, at)
         case _:
             raise LookupError(at)
 

@@ -151,7 +151,7 @@ def settled_attempt(service: Service, payment_id: str) -> Attempt:
     Raises `SettlementRefused` without a settled attempt.
     """
     attempt = service.store.payments.get(payment_id)
-    if attempt is None or attempt.status != "settled":
+    if attempt is None or attempt.state is not PaymentState.SETTLED:
         raise record_changed()
     return attempt
 

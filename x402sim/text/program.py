@@ -1,6 +1,7 @@
 """How this program starts, as a Python package or as one standalone file; how to add an extra."""
 
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -9,13 +10,16 @@ STANDALONE: bool = getattr(sys, "frozen", False)
 """Whether this is the standalone program, which includes Python and no extra."""
 KEEPER_WORD = "--keep-what-is-judged"
 """The only argument of the standalone program that keeps the commands of a judge."""
-SHOWN = "x402sim" if STANDALONE else "python -m x402sim"
-"""The command in messages to users: it works wherever x402sim is installed."""
 
 
 def start() -> tuple[str, ...]:
     """Return the command that starts a copy of this program."""
     return (sys.executable,) if STANDALONE else (sys.executable, "-m", "x402sim")
+
+
+def shown() -> str:
+    """Return the command that starts this program, as a user types it (`program`)."""
+    return shlex.join(program())
 
 
 def program() -> tuple[str, ...]:
@@ -30,7 +34,11 @@ def program() -> tuple[str, ...]:
 
 
 def _from_here(file: str) -> str:
-    if not Path(file).is_relative_to(Path.cwd()):
+    try:
+        is_near = Path(file).is_relative_to(Path.cwd())
+    except FileNotFoundError:  # the folder of this process is deleted
+        is_near = False
+    if not is_near:
         return file
     near = os.path.relpath(file)
     return near if os.path.dirname(near) else os.path.join(os.curdir, near)

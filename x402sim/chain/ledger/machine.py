@@ -277,8 +277,7 @@ class Machine:
             raise ChainError(FULL)
         tx = self._transaction(call, self.state.next_nonces.get(call.sender, 0))
         self._enqueue(tx)
-        if self.automine:
-            self.mine(at_s, 1)
+        self.mine_arrived(at_s)
         return tx.hash
 
     def send_signed(self, at_s: int, signed: SignedTransaction) -> Hash:
@@ -290,9 +289,22 @@ class Machine:
             self._replace(rival, tx)
         else:
             self._enqueue(tx)
-        if self.automine and self.state.waiting:
-            self.mine(at_s, 1)
+        self.mine_arrived(at_s)
         return tx.hash
+
+    def mine_arrived(self, at_s: int) -> None:
+        """With automine, mine the transactions that can be mined. A delegation may let others
+        arrive: these are mined in the next block.
+        """
+        while self.automine and self.state.waiting:
+            self.mine(at_s, 1)
+
+    def set_nonce(self, at_s: int, account: Address, nonce: int) -> None:
+        """Set the nonce of an account's next transaction, as `send`: it may fill a gap."""
+        for nonces in (self.state.account_nonces, self.state.next_nonces):
+            self.state.put(nonces, account, nonce)
+        self._follow_nonce(account)
+        self.mine_arrived(at_s)
 
     def mine(self, at_s: int, blocks: int) -> None:
         """Mine blocks; the first takes every waiting transaction, in order of arrival. Transactions
@@ -483,15 +495,35 @@ class Machine:
         if tx.signed and tx.nonce > state.next_nonces.get(sender, 0):
             state.put(state.queued, (sender, tx.nonce), tx.hash)
             return
-        arrived, following = tx.hash, tx.nonce
-        while True:
+        state.put(state.waiting, tx.hash, self.arrivals.add(tx.hash))
+        self._release(sender, max(tx.nonce + 1, state.next_nonces.get(sender, 0)))
+
+    def _release(self, sender: Address, following: int) -> None:
+        """Let the transactions arrive that waited for the nonce before `following`."""
+        state = self.state
+        while (place := (sender, following)) in state.queued:
+            arrived = state.queued[place]
+            state.remove(state.queued, place)
             state.put(state.waiting, arrived, self.arrivals.add(arrived))
             following += 1
-            if (sender, following) not in state.queued:
-                break
-            arrived = state.queued[sender, following]
-            state.remove(state.queued, (sender, following))
-        state.put(state.next_nonces, sender, max(following, state.next_nonces.get(sender, 0)))
+        state.put(state.next_nonces, sender, following)
+
+    def _follow_nonce(self, account: Address) -> None:
+        """Have the mempool follow an account's nonce that no transaction of the account has
+        moved: delete the transactions whose nonces are used, and release what waited.
+        """
+        state, waiting = self.state, set[int]()
+        for tx in pool_of(state):
+            if tx.call.sender != account:
+                continue
+            if tx.nonce < state.account_nonces[account]:
+                self._take_out(tx)
+            elif tx.hash in state.waiting:
+                waiting.add(tx.nonce)
+        following = state.next_nonces[account]
+        while following in waiting:
+            following += 1
+        self._release(account, following)
 
     def _replace(self, rival: Transaction, tx: Transaction) -> None:
         """Put a transaction into the mempool in the place of another."""
@@ -554,6 +586,8 @@ class Machine:
             self._log_index.add(receipt.logs)
             gas_used, logs = receipt.cumulative_gas_used, logs + len(receipt.logs)
             included.append(tx_hash)
+        for account in self._delegating(included):
+            self._follow_nonce(account)
         prices = [state.transactions[tx_hash].gas_price for tx_hash in included]
         fee = min(self.base_fee_wei, *prices) if prices else self.base_fee_wei
         block = Block(number, block_hash, parent_hash, timestamp_s, tuple(included), gas_used, fee)
@@ -561,6 +595,13 @@ class Machine:
         state.put(state.block_numbers, block_hash, number)
         self._sizes[number] = sum(_size(state.transactions[tx_hash]) for tx_hash in included)
         self._forget_old_marks(number)
+
+    def _delegating(self, tx_hashes: list[Hash]) -> list[Address]:
+        """Return the accounts with a delegation in some transactions, and with a nonce used."""
+        signed = filter(None, (self.state.transactions[each].signed for each in tx_hashes))
+        authorities = (each.authority for tx in signed for each in tx.delegations)
+        moved = self.state.account_nonces
+        return [each for each in dict.fromkeys(authorities) if each is not None and each in moved]
 
     def _forget_old_marks(self, number: int) -> None:
         """Delete undo data beyond every reorganisation and snapshot, and move the blocks'

@@ -34,8 +34,7 @@ def signed_of(raw: bytes) -> SignedTransaction:
 
 def _automine(machine: Machine, at_s: int, on: bool) -> None:
     machine.automine = on
-    if on and machine.state.waiting:
-        machine.mine(at_s, 1)
+    machine.mine_arrived(at_s)
 
 
 def _force_revert(machine: Machine, _: int, calls: int, account: bytes | None = None) -> None:
@@ -62,9 +61,8 @@ def _put_code(machine: Machine, _: int, account: bytes, code: bytes) -> None:
     put_code(machine.state, machine.token, Address(account), code)
 
 
-def _set_nonce(machine: Machine, _: int, account: bytes, nonce: int) -> None:
-    for nonces in (machine.state.account_nonces, machine.state.next_nonces):
-        machine.state.put(nonces, Address(account), nonce)
+def _set_nonce(machine: Machine, at_s: int, account: bytes, nonce: int) -> None:
+    machine.set_nonce(at_s, Address(account), nonce)
 
 
 # These names are stored in files: renaming one makes older files unreadable.

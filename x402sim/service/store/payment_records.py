@@ -11,19 +11,20 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
+import msgspec
 from msgspec.structs import fields, replace
 
 from x402sim.protocol import states
 from x402sim.protocol.crypto import Address
-from x402sim.protocol.messages import PaymentRecord
 from x402sim.protocol.states import PaymentEvent, PaymentState
 from x402sim.service.policies import Reputation, Track
 from x402sim.service.store.database import Database
 from x402sim.service.store.session_budgets import NewSession, SessionBudgets
 
 
-class Attempt(PaymentRecord, frozen=True, kw_only=True):
-    """One attempt to pay a payment id: the record of section 2.4, and further columns.
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt to pay a payment id: the record of section 2.4 (`messages.PaymentRecord`), and
+    further columns.
 
     `payer`, `nonce` (32 bytes) and `valid_before_s` are the claimed authorization: None for an
     unreadable header. `is_authorized`: the authorization makes the required transfer. Other headers
@@ -35,8 +36,12 @@ class Attempt(PaymentRecord, frozen=True, kw_only=True):
     attempt can never be paid.
     """
 
+    payment_id: str
     tx_hash: str | None = None
-    status: str = "pending"
+    from_address: str
+    to_address: str
+    amount: str
+    resource_url: str
     block_number: int | None = None
     timestamp: int = 0
     payer: Address | None
@@ -52,6 +57,16 @@ class Attempt(PaymentRecord, frozen=True, kw_only=True):
     """The row's number in the database, 0 before the insertion."""
     wait_s: float = 0.0
     failed_at: int | None = None
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether nobody knows yet if the attempt will be settled."""
+        return self.state is not PaymentState.SETTLED and self.state is not PaymentState.FAILED
+
+    @property
+    def status(self) -> str:
+        """What payers see of the state, derived as in the database; the service tests the state."""
+        return "pending" if self.is_pending else self.state.value
 
 
 _READ = Attempt.__struct_fields__
@@ -130,7 +145,8 @@ _SELECT = f"SELECT {_COLUMNS} FROM payments WHERE "
 
 
 def _rank(attempt: Attempt) -> tuple[int, int]:
-    return ("failed", "pending", "settled").index(attempt.status), attempt.number
+    rank = {PaymentState.SETTLED: 2, PaymentState.FAILED: 0}.get(attempt.state, 1)
+    return rank, attempt.number
 
 
 class PaymentRecords:

@@ -37,12 +37,16 @@ from x402sim.suite.service.setting import Setting
 from x402sim.suite.service.target import SPEC, deviations
 from x402sim.suite.subject import as_server, instead
 from x402sim.suite.verdict import CheckFailed, Inconclusive, NotReady, Skipped
-from x402sim.text.program import SHOWN
+from x402sim.text.program import shown
 
 SAMPLES, SAMPLES_S = (3, 20), 0.5
 """Requests to measure a round trip: the least number, and the most within `SAMPLES_S` seconds."""
-INIT = f"{SHOWN} target init"
 _UNTRUSTED = re.compile(r"certificate verify failed: ([^(\]]+)")
+
+
+def _init() -> str:
+    """Return the command that writes a target file for a URL behind it."""
+    return f"{shown()} target init"
 
 
 async def examine(setting: Setting, checks: list[ServiceCase]) -> Estimate:
@@ -188,7 +192,7 @@ async def _why_unsuitable(probe: Probe, answer: TargetAnswer) -> str | None:
         case status if status in BAD_BODY:
             return (
                 f"{request} accepts no body of the target file: {got}; set protected.bodies in a "
-                f"target file ({INIT} URL writes one)"
+                f"target file ({_init()} URL writes one)"
             )
         case status if status >= 500:
             return f"{request} answers {got}; is the service up, behind what answers here?"
@@ -219,7 +223,7 @@ def _no_service(probe: Probe, answer: TargetAnswer) -> str:
     return (
         f"{endpoint.method} {endpoint.path} and POST {probe.target.pay.path} are answered "
         f"{answer.status} ({kind}), and not in JSON: no service of this specification; give the "
-        f"base URL of one, or a target file with its paths ({INIT} URL writes one)"
+        f"base URL of one, or a target file with its paths ({_init()} URL writes one)"
     )
 
 
@@ -232,11 +236,11 @@ def _other_dialect(probe: Probe, answer: TargetAnswer) -> str | None:
         return None
     endpoint = probe.target.protected
     if of_server := _of_server(answer, (endpoint.method, endpoint.path, probe.usual_body)):
-        return f"{of_server}; a service of the specification needs a target file: {INIT} URL"
+        return f"{of_server}; a service of the specification needs a target file: {_init()} URL"
     return (
         f"the 402 has no payment id at {places.payment_id} and no requirements at "
         f"{places.requirements}, but `accepts`, as x402 does; a target file says where they are: "
-        f"{INIT} URL"
+        f"{_init()} URL"
     )
 
 
@@ -258,7 +262,7 @@ async def _is_closed(probe: Probe) -> bool:
 
 async def _elsewhere(probe: Probe, answer: TargetAnswer, request: str) -> str:
     """Return the advice for a missing endpoint; the base URL itself may be an endpoint."""
-    hint = f"give the base URL, or a target file with protected.path ({INIT} URL writes one)"
+    hint = f"give the base URL, or a target file with protected.path ({_init()} URL writes one)"
     for method in ("GET", "POST"):
         body: dict[str, str] | None = {} if method == "POST" else None
         path = "" if probe.setting.http.base_url.path != "/" else "/"
@@ -267,7 +271,7 @@ async def _elsewhere(probe: Probe, answer: TargetAnswer, request: str) -> str:
             sold = (method, probe.setting.http.base_url.path.rstrip("/") or "/", body)
             hint = _of_server(itself, sold) or (
                 f"{method} of the URL itself answers 402: it is an endpoint, and not the base "
-                f"URL; {INIT} {probe.setting.base_url} writes a target file"
+                f"URL; {_init()} {probe.setting.base_url} writes a target file"
             )
             break
     return f"{request} answers {answer.status}: no protected endpoint there; {hint}"
