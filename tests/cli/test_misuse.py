@@ -96,11 +96,10 @@ def test_a_defect_of_ours_has_a_code_of_its_own(
     """A judge's exit code 1 says that a MUST failed. The traceback shows no private key."""
     key = "0x" + "5e" * 32
 
-    def broken() -> None:
+    def broken(prog_name: str) -> None:
         raise ZeroDivisionError(f"--payer-key {key}")
 
-    monkeypatch.setattr("x402sim.commands.list.list_scenarios", broken)
-    monkeypatch.setattr("sys.argv", ["x402sim", "list"])
+    monkeypatch.setattr(cli, "app", broken)
     monkeypatch.setattr(cli.gc, "disable", lambda: None)  # this process goes on
     with pytest.raises(SystemExit) as ended:
         cli.main()

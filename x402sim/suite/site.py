@@ -172,6 +172,14 @@ def lowered(failed: Iterable[Failures], levels: Mapping[str, str]) -> tuple[Fail
     return tuple(found)
 
 
+def _names_by_ids(ids_of: Mapping[str, list[str]]) -> dict[tuple[str, ...], list[str]]:
+    """Return the versions by their ids: versions of a package mostly have the same."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name, ids in ids_of.items():
+        found.setdefault(tuple(sorted(ids)), []).append(name)
+    return found
+
+
 def column(record: Record, battery: Battery, withdrawn: Iterable[tuple[str, str]]) -> Column:
     """Return a version's column; withdrawn failures, (id, version), are marked."""
     failed = {check_id for check_id, _ in record.failures}
@@ -247,7 +255,8 @@ class Site:
         by_why: dict[tuple[str, str], dict[str, list[str]]] = {}
         for it in self.verdicts.withdrawn:
             by_why.setdefault((it.day, it.why), {}).setdefault(it.name, []).append(it.id)
-        self._page("object.html", "object", withdrawn=by_why, contact=self.contact)
+        withdrawn = {why: _names_by_ids(its) for why, its in by_why.items()}
+        self._page("object.html", "object", withdrawn=withdrawn, contact=self.contact)
         self._vectors()
         return self.pages
 
