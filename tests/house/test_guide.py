@@ -357,6 +357,27 @@ def test_the_commands_links_and_files_of_a_page_exist(page: Path) -> None:
             assert anchor in anchors, link
 
 
+def test_each_name_of_the_walks_is_defined_in_a_file_of_its_row() -> None:
+    """A row of a walk is `| stop | files | names |`; a file without a folder is in the one before."""
+    text = (ROOT / "x402sim/guide/contributing.md").read_text("utf-8")
+    missing = []
+    for row in re.findall(r"^\|(?: .*? \|){3}$", text, re.MULTILINE):
+        _, files, names = (cell.strip() for cell in row.strip("|").split(" | "))
+        found, folder = [], ROOT / "x402sim"
+        for name in re.findall(r"`([\w/]+\.(?:py|sql))`", files + names):
+            path = next(
+                p for p in (folder / name, ROOT / "x402sim" / name, ROOT / name) if p.exists()
+            )
+            folder = path.parent
+            found.append(path.read_text("utf-8"))
+        for name in re.findall(r"`([\w.]+)`", names) if found else []:
+            last = name.split(".")[-1]
+            defined = rf"(?:def|class|INDEX)(?: IF NOT EXISTS)? {last}\b|^    {last}\b"
+            if last != "py" and not re.search(defined, "\n".join(found), re.M):
+                missing.append((files, name))
+    assert not missing, missing
+
+
 def test_the_start_leads_to_every_page() -> None:
     linked = set(re.findall(r"\]\(([\w-]+)\.md", text("index")))
     assert linked == {page.stem for page in GUIDE.glob("*.md")} - {"index"}

@@ -93,6 +93,9 @@ def test_one_process_holds_a_file_and_another_is_refused_until_it_ends(tmp_path)
     os.read(ready, 1)
     with pytest.raises(sqlite3.OperationalError, match=r"locked: another service.*another file"):
         Store(file)
+    (link := tmp_path / "link.db").symlink_to(file)
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        Store(link)
     with closing(sqlite3.connect(file)) as reader:
         assert reader.execute("SELECT count(*) FROM payments").fetchone() == (0,)
     os.kill(child, signal.SIGKILL)

@@ -234,6 +234,14 @@ def test_a_word_of_the_standard_becomes_a_text_of_section_7(
     assert (refused.refusal, refused.misses) == (refusal, misses)
 
 
+@pytest.mark.parametrize("nothing", ["transaction", "network", "payer"])
+def test_a_refusal_with_null_is_a_refusal(nothing: str) -> None:
+    """Pydantic writes null where nothing was sent, as the Python SDK of version 1 does."""
+    answer = {"success": False, "errorReason": "insufficient_funds", nothing: None}
+    refused, _ = settled_by(answer, 200)
+    assert refused.refusal is Refusal.INSUFFICIENT_BALANCE
+
+
 SETTLEMENTS = (
     "authorization_flow", "drained_wallet", "facilitator_refuses", "false_receipt", "frozen_token",
     "late_settlement", "lost_answer", "pending_settlement", "reencoded_header", "refund_once",

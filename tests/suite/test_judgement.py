@@ -476,4 +476,4 @@ def test_a_report_in_markdown_is_written(tmp_path: Path) -> None:
     judge_and_report(oven(FAILS), OvenOptions(), [FAILS], ReportOptions(files=[file]))
     text = file.read_text("utf-8")
     assert text.startswith("## ❌ x402sim conformance: oven `an oven`")
-    assert "**Lost, as counted on the ledger: 0.02 tokens**" in text
+    assert "**Lost (transfers, or the price of unpaid goods): 0.02 tokens**" in text

@@ -11,7 +11,7 @@ from x402sim.suite.dialect import Dialect
 from x402sim.suite.engine import attempt
 from x402sim.suite.server import raw
 from x402sim.suite.server.payment import payable
-from x402sim.suite.server.raw import Answer, send
+from x402sim.suite.server.raw import Answer, Headers, send
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\ngoods"
 HINTS = b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>; rel=preload\r\n\r\n"
@@ -76,7 +76,7 @@ def test_a_number_of_many_digits_is_no_counter() -> None:
 @pytest.mark.parametrize(("amount", "is_payable"), [("10000", True), ("9" * 5000, False)])
 def test_an_amount_of_too_many_digits_cannot_be_paid(amount: str, is_payable: bool) -> None:
     offers = required() | {"accepts": [terms() | {"amount": amount}]}
-    answer = Answer(sent="GET /", status=402, headers={"payment-required": packed(offers)})
+    answer = Answer(sent="GET /", status=402, headers=Headers({"PAYMENT-REQUIRED": packed(offers)}))
     assert (payable(Dialect.V2, answer, BASE_SEPOLIA) is not None) is is_payable
 
 

@@ -114,8 +114,8 @@ _TWO_STEP_FIELDS = ("paymentId", "paymentRequirements")
 def settlement_in(response: httpx.Response, version: x402.Version) -> x402.Settlement | None:
     """Return the settlement in an answer; None without a readable settlement."""
     text = response.headers.get(x402.RESPONSE_HEADERS[version])
-    settlement: x402.Settlement | None = x402.json_in(text, x402.Settlement)
-    return settlement
+    said: x402.ForeignSettlement | None = x402.json_in(text, x402.ForeignSettlement)
+    return None if said is None else said.plain
 
 
 def read_refusal(response: httpx.Response, version: x402.Version, payment: Payment) -> str:

@@ -407,12 +407,31 @@ class Settlement(Wire, frozen=True, omit_defaults=True):
     """
 
     success: bool
+    # a factory, since `omit_defaults` would leave out an empty text
     transaction: str = msgspec.field(default_factory=str)
     network: str = msgspec.field(default_factory=str)
     payer: str | None = None
     amount: str | None = None
     error_reason: str | None = None
     error_message: str | None = None
+
+
+class ForeignSettlement(Wire, frozen=True):
+    """A settlement as others write it: null, too, where a field is empty."""
+
+    success: bool
+    transaction: str | None = None
+    network: str | None = None
+    payer: str | None = None
+    amount: str | None = None
+    error_reason: str | None = None
+    error_message: str | None = None
+
+    @property
+    def plain(self) -> Settlement:
+        """The same settlement without null."""
+        fields = {name: getattr(self, name) for name in self.__struct_fields__}
+        return Settlement(**{name: each for name, each in fields.items() if each is not None})
 
 
 # --- the facilitator -----------------------------------------------------------------

@@ -588,7 +588,10 @@ def as_markdown(about: About, results: Results, *, strict: bool = False) -> str:
     if texts := _texts(results):
         lines += [f"Texts: {_plain('; '.join(texts))}", ""]
     if losses := total_loss(results):
-        lines += [f"**Lost, as counted on the ledger: {_plain(', '.join(losses))}**", ""]
+        lines += [
+            f"**Lost (transfers, or the price of unpaid goods): {_plain(', '.join(losses))}**",
+            "",
+        ]
     groups = by_cause(results)
     for first, *rest in groups[:MOST_CAUSES]:
         lines += _folded(first, rest, strict)

@@ -8,8 +8,9 @@ The rule, for every subject:
 3. A failed case is played again, alone in a fresh room. A case has failed if both plays fail.
 4. A play that stays unclear is played again, too, and the second play decides.
 5. A play that jams the subject is found by bisection (`rooms`), and the jam is a failure.
-6. A subject started by the user has one room. There, a play of a service is repeated only
-   if another play ran beside it: a play alone has nothing else to blame, and may pay real money.
+6. A subject started by the user has one room, in which earlier plays may have left something. A
+   play of a service is repeated there only if another play ran beside it: a play alone has nothing
+   else to blame, and may pay real money.
 7. All else is inconclusive.
 
 `of_two` is rules 2 to 4. `rooms` plays servers and facilitators, `payer.subject` payers, and

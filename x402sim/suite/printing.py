@@ -141,7 +141,9 @@ def show_results(
         line = ", ".join(f"[{_COLORS[outcome]}]{text}[/]" for outcome, text in told)
         console.print(f"\n{counted(len(results), 'id')}: {line}")
         if losses := report.total_loss(results):
-            console.print(f"lost, as counted on the ledger: {_shown(', '.join(losses))}")
+            console.print(
+                f"lost (transfers, or the price of unpaid goods): {_shown(', '.join(losses))}"
+            )
         outcome, why = report.verdict(results, strict)
         console.print(f"[{_COLORS[outcome]}]{escape(why)}[/]")
 

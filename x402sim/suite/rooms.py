@@ -292,18 +292,18 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
 
     # --- rooms ------------------------------------------------------------------------------
 
-    async def room(self, kind: RoomKind | None = None) -> AnyRoom:
+    async def room(self, kind: RoomKind | None = None, *, is_fresh: bool = False) -> AnyRoom:
         """Return an empty room of this kind; raises `NotReady` and `ChainError`.
 
-        A subject started by its user has one room for all plays. Raises `Lacking` for a kind of
-        room that needs another world.
+        In a room that `is_fresh`, the subject has just been started. A subject started by its user
+        has one room for all plays. Raises `Lacking` for a kind of room that needs another world.
         """
         kind = kind or self.plain
         if self.is_fixed and kind.lacks:
             raise Lacking(f"it needs {kind.lacks}: {START}")
         if self.is_fixed and self._rooms:
             return self._rooms[0]
-        if idle := self._idle.get(kind):
+        if not is_fresh and (idle := self._idle.get(kind)):
             return idle.pop()
         if (most := self.subject.most_at_once) is not None:
             while len(self._rooms) >= most:  # rooms of other kinds have every place
@@ -462,7 +462,9 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         return done, ""
 
     async def _certain(self, group: list[RoomCase], first: Played[RoomCase]) -> RoomResults:
-        """Return the results of a play; repeat a failed play in another room first.
+        """Return the results of a play; repeat a failed play first, alone in a fresh room.
+
+        What other plays have left in the subject is then no reason for the failure.
 
         If the subject ends by itself in both plays, all ends together are one failure.
         """
@@ -472,12 +474,12 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
             return [(case, unclear(case, why)) for case in group]
         if trouble.needs_no_second(first) or not (first.wrong or first.unclear):
             return [(case, first.of(case)) for case in group]
-        room = await self.room(group[0].kind)
+        room = await self.room(group[0].kind, is_fresh=True)
         second = await self.played(group, room)
         broken = room.has_ended or await self.try_good_payment(room, [group[0].dialect])
         if broken:
             second = self._jammed(self._ends(second, room), group, broken)
-        await self.leave(room, keep=not broken)
+        await self.leave(room, keep=False)
         if first.ended and second.ended and trouble.in_play:  # of another play, meanwhile
             return await self._certain(group, first)
         trouble.ended(name, first, second)

@@ -82,7 +82,7 @@ def _lock(file: Path) -> sqlite3.Connection:
     The operating system ends the lock with the process, even after a kill. Readers of the database
     are not locked out. Raises `sqlite3.OperationalError` if another process has the lock.
     """
-    lock = opened(f"{file}{HELD}", timeout_s=0)
+    lock = opened(f"{file.resolve()}{HELD}", timeout_s=0)  # a link names the same database
     try:
         lock.execute("BEGIN EXCLUSIVE")
     except sqlite3.OperationalError as failure:

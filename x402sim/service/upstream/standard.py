@@ -74,9 +74,10 @@ class StandardFacilitator:
         if wrong := self._differs(payment, requirements):
             return NotMoved(Refusal.INVALID_SIGNATURE, wrong)
         body = self._request(payment, requirements)
-        status, answer = await asked_to_settle(
-            self._to, self._settle_url, body, _HEADERS, self._settle, x402.Settlement
+        status, said = await asked_to_settle(
+            self._to, self._settle_url, body, _HEADERS, self._settle, x402.ForeignSettlement
         )
+        answer = said.plain
         if not answer.success:
             return _refused(answer.error_reason, answer.error_message, answer.transaction)
         network = self._network

@@ -80,9 +80,10 @@ class UptoFacilitator:
         Raises `Unavailable` and `OutcomeUnknown` as `asked_to_settle`.
         """
         body = _request(payment, wanted)
-        status, answer = await asked_to_settle(
-            self._to, self._settle_url, body, _HEADERS, self._settle, x402.Settlement
+        status, said = await asked_to_settle(
+            self._to, self._settle_url, body, _HEADERS, self._settle, x402.ForeignSettlement
         )
+        answer = said.plain
         if answer.success:
             try:
                 from_hex(answer.transaction, 32)

@@ -53,16 +53,37 @@ MOST_COUNT = 10**MOST_DIGITS
 _NO_COUNT = ("header content-length", "header age")
 
 
+class Headers(dict[str, str]):
+    """Headers with names in lower case, found by a name in any case.
+
+    The values of a repeated header are joined by commas.
+    """
+
+    def __init__(self, named: Mapping[str, str] = {}) -> None:
+        super().__init__({name.lower(): value for name, value in named.items()})
+
+    def add(self, name: str, value: str) -> None:
+        """Add a header, or a further value of it."""
+        self[name.lower()] = f"{self[name]}, {value}" if name in self else value
+
+    def __getitem__(self, name: str) -> str:
+        return super().__getitem__(name.lower())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and super().__contains__(name.lower())
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value of a header, or the default."""
+        return super().get(name.lower(), default)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer; without one, `status` is 0, and `failure` says why.
-
-    Header names are in lower case; the values of a repeated header are joined by commas.
-    """
+    """An answer; without one, `status` is 0, and `failure` says why."""
 
     sent: str
     status: int = 0
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Headers = field(default_factory=Headers)
     body: bytes = b""
     seconds: float = 0
     failure: str = ""
@@ -224,7 +245,7 @@ class _Reader:
 
     def __init__(self, *, is_head: bool, begun: asyncio.Event | None) -> None:
         self.parser = httptools.HttpResponseParser(self)
-        self.headers: dict[str, str] = {}
+        self.headers = Headers()
         self.begun, self.is_head = begun, is_head
         self.body, self.has_head, self.is_complete = bytearray(), False, False
 
@@ -234,11 +255,10 @@ class _Reader:
         return status
 
     def on_message_begin(self) -> None:
-        self.headers = {}
+        self.headers = Headers()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
+        self.headers.add(name.decode("latin-1"), value.decode("latin-1"))
 
     def on_headers_complete(self) -> None:
         self.has_head = self.status >= 200

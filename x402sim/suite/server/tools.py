@@ -16,7 +16,7 @@ from x402sim.clock import stopwatch
 from x402sim.protocol import mcp
 from x402sim.protocol.messages import decoded, encode
 from x402sim.suite.kept import MOST_BYTES, Kept
-from x402sim.suite.server.raw import Answer, send
+from x402sim.suite.server.raw import Answer, Headers, send
 from x402sim.suite.started import START_S
 from x402sim.version import VERSION
 
@@ -89,7 +89,7 @@ def read(method: str, response: Mapping[str, Any], seconds: float) -> Answer:
     return Answer(
         sent=method,
         status=found.status,
-        headers={name.lower(): text for name, text in found.headers.items()},
+        headers=Headers(found.headers),
         body=body,
         seconds=seconds,
         rpc=response,
@@ -142,7 +142,7 @@ class OverHttp(Wire):
         if found.response is None:
             return replace(raw, status=0, failure=raw.failure or f"no result in {raw.body[:80]!r}")
         answer = read(method, found.response, raw.seconds)
-        return replace(answer, headers={**raw.headers, **answer.headers})
+        return replace(answer, headers=Headers(raw.headers | answer.headers))
 
     async def tell(self, method: str, params: Mapping[str, Any], patience_s: float) -> None:
         """Send a notification, whatever the answer."""
