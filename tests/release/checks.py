@@ -16,8 +16,8 @@ from x402sim.clock import stopwatch
 from x402sim.version import VERSION
 
 SHOP = Path(__file__).with_name("shop.mjs")
-"""A shop that serves a payment whose `success` is the text "false"."""
-SOLD, FOUND = "server/control/sells", "server/order/settle-text"
+"""A shop that serves whatever settle answers, also a refusal."""
+SOLD, FOUND = "server/control/sells", "server/order/refused"
 """The id that it keeps, and the one that it does not."""
 STEP_S, STOP_S = 120, 15
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "NO_COLOR": "1", "COLUMNS": "80"}

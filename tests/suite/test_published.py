@@ -26,8 +26,8 @@ FEW = {
         "payer/control/buys",
         "payer/lost/no-answer-after-settling",
         "payer/sign/price-over-cap",
-        "payer/choose/first-too-dear",
-        "payer/send/paid-and-redirected-307",
+        "kit/sign/window-of-years",
+        "payer/send/paid-and-redirected-307-along",
     ),
 }
 """The ids that CI judges of a few versions."""

@@ -1,6 +1,7 @@
 """Starts a listening subject anew for each world: a command, or an ASGI application."""
 
 import asyncio
+import os
 import re
 import shlex
 import socket
@@ -70,7 +71,7 @@ FIRST_PORT, LAST_PORT = 10_000, 32_000
 subject takes seconds until it listens.
 """
 RESERVED = 64
-_reserved = deque[socket.socket]()
+_reserved = deque[int]()
 
 
 def free_port() -> int:
@@ -90,9 +91,9 @@ def free_port() -> int:
         except OSError:
             reserved.close()
             continue
-        _reserved.append(reserved)
+        _reserved.append(reserved.detach())  # the end of the process closes the rest
         if len(_reserved) > RESERVED:
-            _reserved.popleft().close()
+            os.close(_reserved.popleft())
         return port
 
 
