@@ -33,6 +33,9 @@ def require_file(file: Path) -> None:
     if len(os.fsencode(file.name)) > _MOST_BYTES:
         raise ValueError(f"{name[:40]}...: a name of at most {_MOST_BYTES} bytes is wanted")
     try:
+        if file.is_symlink():  # from Python 3.13 on, only `stat` finds a loop of links
+            with suppress(FileNotFoundError):
+                file.stat()
         folder = file.resolve().parent
         if not folder.is_dir():
             given = folder if file.is_symlink() else file.parent
