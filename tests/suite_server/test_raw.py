@@ -30,7 +30,8 @@ def answered(*pieces: bytes, method: str = "GET") -> Answer:
                     writer.write(piece)
                     await writer.drain()
                     await asyncio.sleep(0.01)
-                writer.close()
+            writer.close()
+            with suppress(ConnectionError):
                 await writer.wait_closed()
             has_ended.set()
 
