@@ -1,4 +1,4 @@
-"""What `doctor` says of `PaymentAuth` is what `PaymentAuth` does, with its defaults."""
+"""The verdict of `doctor` on `PaymentAuth` equals the act of `PaymentAuth` with its defaults."""
 
 import base64
 import json

@@ -339,7 +339,7 @@ def test_a_version_names_the_recipe_of_its_first_number() -> None:
 def test_a_verdict_tells_what_was_installed_with_the_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A wrapper fails by what it wraps, and a later version of that may have mended it."""
+    """The failure of a wrapper may be the wrapped package's, and mended in a later version."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("x402sim.suite.site.SUBJECTS", {"server": SUBJECTS["server"]})
     flask = next(each for each in sdk.recipes("server") if each.name == "billmyagent[flask]")

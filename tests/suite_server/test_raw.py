@@ -18,7 +18,7 @@ HINTS = b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>; rel=preload\r\n\r\n"
 
 
 def answered(*pieces: bytes, method: str = "GET") -> Answer:
-    """Return what is read of a server that sends these pieces, one by one, and hangs up."""
+    """Read the answer of a server that sends these pieces one by one and hangs up."""
 
     async def main() -> Answer:
         has_ended = asyncio.Event()
@@ -61,6 +61,11 @@ def test_a_long_answer_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (answered(OK).is_cut, answered(OK[:-1]).is_cut) == (False, False), "enough is read"
     monkeypatch.undo()
     assert (answered(OK).is_cut, answered(OK[:-1]).is_cut) == (False, True)
+
+
+def test_a_switch_of_protocols_is_an_answer() -> None:
+    found = answered(b"HTTP/1.1 101 Switching\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\nother")
+    assert (found.status, found.body, found.failure) == (101, b"", "")
 
 
 def test_only_the_interim_answer_is_no_answer() -> None:

@@ -253,8 +253,8 @@ def _operation(document: Any, method: str, path: str, operation: Any) -> Iterabl
 
 
 def _resolved(document: Any, part: Any, at: str = "$") -> Any:
-    """Return a part of the document, or what its `$ref` leads to; raises `LookupError` with the
-    place of one that leads back to itself.
+    """Return a part of the document, or the target of its `$ref`. Raises `LookupError` with the
+    place of a `$ref` that leads back to itself.
     """
     seen = set[str]()
     while isinstance(part, dict) and isinstance(ref := part.get("$ref"), str):

@@ -238,7 +238,7 @@ TAKES_NO = {
     Bound.CAP: "it cannot be told a cap, and has its own",
     Bound.GOODS: "it cannot be told what the goods look like",
 }
-"""What a payer that takes no such bound cannot be told, in words."""
+"""For each bound, why a payer without an argument for the bound cannot keep it."""
 
 
 Buy = Callable[[Task], Any] | Callable[[Task], Awaitable[Any]]
@@ -375,7 +375,7 @@ class Purchase:
 
     def is_one_a_start(self, most_base: int) -> bool:
         """Whether several starts have signed one payment each, the first for `most_base` at most,
-        and the others within the cap: only who starts the payer again knows that all are for one
+        and the others within the cap. Only the starter knows that all starts are for one
         purchase.
         """
         at_once, limits = 1 + self.shop.story.together, {0: most_base}

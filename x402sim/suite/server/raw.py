@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 
 import httptools
@@ -241,7 +242,7 @@ def _short(text: str) -> str:
 
 
 class _Reader:
-    """The callbacks of the parser. An interim answer, such as 103, is passed over."""
+    """The callbacks of the parser. An interim answer, such as 103, is passed over, but a 101."""
 
     def __init__(self, *, is_head: bool, begun: asyncio.Event | None) -> None:
         self.parser = httptools.HttpResponseParser(self)
@@ -261,7 +262,7 @@ class _Reader:
         self.headers.add(name.decode("latin-1"), value.decode("latin-1"))
 
     def on_headers_complete(self) -> None:
-        self.has_head = self.status >= 200
+        self.has_head = self.status >= 200 or self.status == HTTPStatus.SWITCHING_PROTOCOLS
         self.is_complete = self.is_head and self.has_head
 
     def on_body(self, body: bytes) -> None:
@@ -312,6 +313,8 @@ async def send(
                 reader.parser.feed_data(piece)
                 if is_enough and is_enough(reader.headers, bytes(reader.body)):
                     reader.is_complete = True
+    except httptools.HttpParserUpgrade:  # a 101: other bytes than HTTP follow
+        reader.is_complete = True
     except TimeoutError:
         failure = f"none within {patience_s:g} s"
     except (OSError, httptools.HttpParserError) as error:
