@@ -36,7 +36,6 @@ _OTHER_SCHEMES = (
     ("exact", "upto", "", {Dialect.UPTO: "the other scheme is exact: from-upto"}),
     ("upto", "exact", "from-upto", only([Dialect.UPTO], "the other scheme is upto")),
 )
-_TIMEOUT = "requirements.maxTimeoutSeconds"
 _EMPTY: dict[str, Any] = {"null": None, "empty": "", "a list": [], "an object": {}, "true": True}
 
 
@@ -321,19 +320,6 @@ ROWS = [
             variant=name.lower(),
         )
         for name in ("scheme", "network", "amount", "asset", "payTo")
-    ),
-    pays(
-        "fields/timeout",
-        left_open(
-            "Does the facilitator accept an odd maxTimeoutSeconds?",
-            why="the field is required; nothing that is compared depends on it",
-        ),
-        changes={
-            "missing": lambda draft: draft.without(_TIMEOUT),
-            "0": put(_TIMEOUT, 0),
-            "-1": put(_TIMEOUT, -1),
-            "a text": put(_TIMEOUT, "300"),
-        },
     ),
     pays(
         "fields/copies-differ",

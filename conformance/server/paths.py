@@ -1,6 +1,6 @@
 """Other spellings, methods and headers of a paid path: nothing is served without payment."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from x402sim.suite import texts
@@ -100,25 +100,26 @@ class Charged:
     price: int
 
 
-def _nothing_served(demand: str) -> Callable[[Play, UnpaidTries], Found]:
+def _nothing_served(
+    what: str,
+    key: str = "no-other-request-unpaid",
+    so: str = "another spelling of the request does not attach a payment",
+) -> Demand:
+    """Return the demand that requests without a payment are served nothing."""
+
     def test(play: Play, observed: UnpaidTries) -> Found:
         got = [each for each in observed.tries if play.is_goods(each.answer, observed.goods)]
         if not got:
             return None
         names = "; ".join(each.about for each in got[:6])
         return Violation(
-            demand=demand,
+            demand=key,
             actual=f"{names}: {got[0].answer.summary}",
             loss=play.tokens(observed.price, "served for nothing, as often as anybody likes"),
         )
 
-    return test
-
-
-def _no_errors(_: Play, observed: UnpaidTries) -> Found:
-    got = [each for each in observed.tries if each.answer.is_server_error and each.about != "TRACE"]
-    shown = "; ".join(f"{each.about}: {each.answer.status}" for each in got[:6])
-    return f"answered with a 5xx: {shown}" if got else None
+    ground = texts.derived(texts.NO_VALID_PAYMENT, texts.SIGNAL, so=so)
+    return demand(f"{what}: nothing is served unpaid", ground)(test)
 
 
 @demand(
@@ -144,6 +145,7 @@ def _head_is_402(_: Play, answer: Answer) -> Found:
         "success with the length of the goods, or a goods' number that goes up by the HEAD, "
         "shows that the handler ran unpaid; a 402, 404 or 405 keeps the demand",
     ),
+    level="SHOULD",
 )
 def _head_tells_nothing(play: Play, observed: UnpaidTries) -> Found:
     answer = observed.tries[0].answer
@@ -184,34 +186,13 @@ def _head_is_free(play: Play, observed: Charged) -> Found:
     )
 
 
-def _demands(what: str) -> list[Demand]:
-    return [
-        demand(
-            f"{what}: nothing is served unpaid",
-            texts.derived(
-                texts.NO_VALID_PAYMENT,
-                texts.SIGNAL,
-                so="another spelling of the request does not attach a payment",
-            ),
-        )(_nothing_served("no-other-request-unpaid")),
-        demand(
-            f"{what}: is an answer a server error?",
-            texts.silent(texts.SIGNAL, why="nothing is said of requests that are odd"),
-            suffix="errors",
-        )(_no_errors),
-    ]
-
-
 @case(
     "path/body",
-    demand(
-        "Other bodies of a paid request: nothing is served unpaid",
-        texts.derived(
-            texts.NO_VALID_PAYMENT,
-            texts.SIGNAL,
-            so="another body of the request does not attach a payment",
-        ),
-    )(_nothing_served("no-other-body-unpaid")),
+    _nothing_served(
+        "Other bodies of a paid request",
+        "no-other-body-unpaid",
+        "another body of the request does not attach a payment",
+    ),
     absent=ONCE,
 )
 async def _bodies(play: Play) -> UnpaidTries:
@@ -223,7 +204,7 @@ async def _bodies(play: Play) -> UnpaidTries:
     return UnpaidTries(tries=tries, goods=goods, price=price)
 
 
-@case("path/spelling", *_demands("Other spellings of a paid path"))
+@case("path/spelling", _nothing_served("Other spellings of a paid path"))
 async def _spelled(play: Play) -> UnpaidTries:
     method = play.item.method
     return await _tried(
@@ -231,12 +212,12 @@ async def _spelled(play: Play) -> UnpaidTries:
     )
 
 
-@case("path/method", *_demands("Other methods of a paid path"))
+@case("path/method", _nothing_served("Other methods of a paid path"))
 async def _methods(play: Play) -> UnpaidTries:
     return await _tried(play, [(each, each, play.item.target, ()) for each in METHODS])
 
 
-@case("path/headers", *_demands("Headers with another method or path"))
+@case("path/headers", _nothing_served("Headers with another method or path"))
 async def _overridden(play: Play) -> UnpaidTries:
     item, goods = play.item, await play.goods()
     # a page of everybody's that has the fields of the goods would tell nothing

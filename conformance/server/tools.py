@@ -53,17 +53,6 @@ def _in_both(_: Play, answer: Answer) -> Found:
     return Violation(demand="offer-in-both-places", actual=shown)
 
 
-@demand(
-    "The tool's own name",
-    texts.silent(texts.RESOURCE, why="no text says which URL a tool has"),
-    suffix="name",
-)
-def _named(_: Play, answer: Answer) -> str:
-    structured = result_in(answer).get("structuredContent")
-    about = structured.get("resource") if isinstance(structured, dict) else None
-    return f"the tool calls itself {about.get('url') if isinstance(about, dict) else about!r}"
-
-
 def _call(play: Play) -> dict[str, Any]:
     return {"name": play.item.call.name, "arguments": play.item.call.arguments}
 
@@ -143,7 +132,7 @@ def _binding(_: Play, answer: Answer) -> str:
     return f"{DRAFT}: not answered by a result type of its own ({answer.status})"
 
 
-@_case("tool/offer", _is_error, _in_both, _named)
+@_case("tool/offer", _is_error, _in_both)
 async def _asked(play: Play) -> Answer:
     return await play.ask()
 

@@ -25,6 +25,9 @@ from x402sim.suite.verdict import NotApplicable, Violation
 SHARED = RoomKind(name="shared", is_shared=True)
 GROUND = Ground(GroundType.OURS, (), "a test")
 WRONG = Violation(expected="right", actual="wrong")
+NODE_ENDS = (
+    b"    throw\n    ^\nError: the node timed out\n    at pay (pay.mjs:7:1)\n\nNode.js v20.20.2\n"
+)
 
 
 @dataclass
@@ -40,6 +43,7 @@ class Process:
         self.plays += 1
         if name in self.subject.at or self.plays == self.subject.after:
             self.returncode = 3
+            self.log.last += NODE_ENDS
 
 
 @dataclass
@@ -120,6 +124,7 @@ def test_one_that_ends_by_itself_in_some_plays_has_one_failure() -> None:
     }
     assert found["a"].actual == "after this, it ended by itself, exit code 3"
     assert found["b"].reason == "it ended by itself, exit code 3, as after a"
+    assert found["a"].exchanges[-1].about == "it wrote: Error: the node timed out"
     assert found["a"].evidence is not None
     assert found["a"].evidence.demand is DemandKey.GOES_ON_RUNNING
     subject = case("a")

@@ -98,7 +98,7 @@ def test_the_page_of_a_case_has_the_sentence_the_loss_and_the_command_that_repea
     assert "503 with Retry-After" in page, "what repairs it"
     assert re.search(r"MUST fail, \d cause", site["badge/server-x402-fastapi-2.25.0.svg"])
     assert LOST not in site["drift.html"], "a SHOULD"
-    assert "server/path/head" in site["drift.html"]
+    assert "server/header/version-answer" in site["drift.html"]
     shown = site["version/server-x402-fastapi-2.25.0.html"]
     assert "PAYMENT-SIGNATURE: as before" in shown
     assert "10000 base units from 0x" in shown

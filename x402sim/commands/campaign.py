@@ -2,7 +2,6 @@
 
 import asyncio
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -87,16 +86,24 @@ async def _judge_all(
     return missing
 
 
-def listed(only: list[str]) -> Iterator[tuple[Recipe, str]]:
-    """Yield each recipe with each of its versions; raises `ValueError` for an unknown name."""
-    every = [each for subject in SUBJECTS for each in recipes(subject)]
-    known = {name for each in every for name in (each.subject, each.package)}
+def listed(only: list[str]) -> list[tuple[Recipe, str]]:
+    """Return each recipe with each of its versions; raises `ValueError` for an unknown name.
+
+    The subjects are mixed evenly: a facilitator's cases wait while a payer's compute.
+    """
+    every = {subject: recipes(subject) for subject in SUBJECTS}
+    known = {
+        name for found in every.values() for each in found for name in (each.subject, each.package)
+    }
     for name in only:
         if name not in known:
             raise ValueError(f"--only: {unknown('subject or package', name, sorted(known))}")
-    for each in every:
-        if not only or {each.subject, each.package} & {*only}:
-            yield from ((each, version) for version in each.versions)
+    placed = list[tuple[float, Recipe, str]]()
+    for found in every.values():
+        wanted = [each for each in found if not only or {each.subject, each.package} & {*only}]
+        versions = [(each, version) for each in wanted for version in each.versions]
+        placed += ((n / len(versions), *each) for n, each in enumerate(versions))
+    return [(recipe, version) for _, recipe, version in sorted(placed, key=lambda it: it[0])]
 
 
 def record(keep: Path, recipe: Recipe, version: str) -> published.Record | None:

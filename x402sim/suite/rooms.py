@@ -52,7 +52,7 @@ from x402sim.suite.engine import (
 from x402sim.suite.money import Transfer
 from x402sim.suite.options import PATIENCE_S
 from x402sim.suite.row import RoomCase, RoomKind
-from x402sim.suite.started import CLOCK, Running, RunsAlready, Startable, ending
+from x402sim.suite.started import CLOCK, Running, RunsAlready, Startable
 from x402sim.suite.subject import Chosen, Tell, patiently
 from x402sim.suite.verdict import Inconclusive, Lacking, NotReady, Violation
 from x402sim.text.words import counted
@@ -360,9 +360,7 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
                 )
         finally:
             await room.tidy()
-        running = room.running
-        log = ending(running.log()) if running and running.command else ""
-        return replace(played, log=log)
+        return replace(played, log=room.running.ending() if room.running else "")
 
     def _ends(self, played: Played[RoomCase], room: AnyRoom) -> Played[RoomCase]:
         """Return a play during which the subject ended by itself: its answers are no findings."""

@@ -37,12 +37,6 @@ def last_line(text: str) -> str:
     return lines[-1].strip()[:200] if lines else ""
 
 
-def ending(log: str) -> str:
-    """Return the end of a command's output, in a sentence for a report."""
-    line = last_line(log)
-    return f"its last line: {line}" if line else "it logged no line"
-
-
 def error_lines(text: str) -> str:
     """Return the last error that a program wrote, in one line; else its last line, or "nothing".
 
@@ -123,6 +117,18 @@ class Running:
     def log(self) -> str:
         """Return the output; empty without a command."""
         return self.command.log.text if self.command else ""
+
+    def ending(self) -> str:
+        """Return the end of the output, in a sentence for a report; empty without a command.
+
+        A command that has ended by itself has its last error there.
+        """
+        if not self.command:
+            return ""
+        if self.has_ended:
+            return f"it wrote: {error_lines(self.log())}"
+        line = last_line(self.log())
+        return f"its last line: {line}" if line else "it logged no line"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
