@@ -296,11 +296,6 @@ async def buys(world: LiveWorld) -> None:
     await world.advance(1000)
 
 
-async def one_session(world: LiveWorld) -> None:
-    await (await world.payer("alice", balance="1.00")).open_session("0.05", 60)
-    await world.advance(600)
-
-
 async def odd_fault(world: LiveWorld) -> None:
     await world.fault(boom)
     await buys(world)
