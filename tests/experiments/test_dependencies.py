@@ -59,6 +59,7 @@ IN_SESSION = [
      "def experiment(n, seed): return a.f()", "the class B"),
     ("K = []\nK.append(1)\ndef experiment(n, seed): return K[0]", "the value K"),
     ("experiment = lambda n, seed: 1", "the code of <lambda> has changed"),
+    ("K = 1\nexperiment = lambda n, seed: [K for _ in range(n)][0]", "the value K"),
     ("K = [1]\ndef f(): K.append(0)\ndef experiment(n, seed): return K[0]", "the value K"),
     ("K = {}\nK['a'] = 1\ndef experiment(n, seed): return K['a']", "the value K"),
     ("K = 1\nclass A:\n def f(self): return K\na = A()\ndef experiment(n, seed): return a.f()",

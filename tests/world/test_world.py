@@ -110,13 +110,15 @@ def test_a_scenario_that_checks_nothing_has_failed() -> None:
     assert World().play(idle).outcome == "passed", "but a story need not check anything"
 
 
-def test_a_world_is_frozen_and_shows_what_differs_but_no_phrase() -> None:
+def test_a_world_is_frozen_and_shows_options_and_what_differs_but_no_phrase() -> None:
     world = World(seed=7, on="tcp", mnemonic="hush", latency={"rpc": 0.1}, file="world.db")
     with pytest.raises(FrozenInstanceError):
         world.seed = 8  # type: ignore[misc]
     shown = "World(seed=7, on='tcp', latency={'rpc': 0.1}, file='world.db')"
     assert repr(world) == shown
     assert repr(replace(world, seed=8)) == shown.replace("7", "8")
+    assert {"seed", "service", "play"} <= set(dir(world))
+    assert not {"backend", "latencies", "first_facilitator"} & set(dir(world))
 
 
 def test_what_is_played_on_a_file_is_continued(tmp_path: Path) -> None:
@@ -158,11 +160,6 @@ def test_a_run_of_a_renamed_file_has_the_same_journal(tmp_path: Path) -> None:
         runs.append(run)
     assert runs[0].sha256 == runs[1].sha256
     assert (tmp_path / "one.ndjson").read_bytes() == (tmp_path / "other.ndjson").read_bytes()
-
-
-def test_a_world_completes_its_options_and_play() -> None:
-    assert {"seed", "service", "play"} <= set(dir(World()))
-    assert not {"backend", "latencies", "first_facilitator"} & set(dir(World()))
 
 
 def test_a_world_with_options_prints_the_program_that_repeats_it() -> None:
