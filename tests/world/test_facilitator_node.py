@@ -32,12 +32,6 @@ async def ask(world: LiveWorld, verb: str, header: str) -> Any:
         return (await http.post(f"/{verb}", json=asking(header))).json()
 
 
-def exchanges(journal: Any) -> list[str]:
-    """Return the methods that facilitators asked of their node, in order."""
-    sent = journal.of(events.RequestSent)
-    return [each.event.path for each in sent if each.event.actor == "facilitator"]
-
-
 # --- whose calls -----------------------------------------------------------------------------
 
 STRUCK = {None: {"service"}, "service": {"service"}, "facilitator": {"facilitator"}}
@@ -91,11 +85,14 @@ def standard_body(server: LocalServer) -> dict[str, Any]:
 
 def test_only_a_fault_for_facilitators_shows_their_calls_in_the_journal() -> None:
     def calls(**fault: Any) -> list[str]:
+        """Return the methods that facilitators asked of their node, in order."""
+
         async def story(world: LiveWorld, alice: Payer) -> None:
             await world.fault(Fault(victim="rpc", does="delay answer", seconds=0.1, **fault))
             assert (await alice.buy()).status == 200
 
-        return exchanges(play(story).journal)
+        sent = play(story).journal.events(events.RequestSent)
+        return [each.path for each in sent if each.actor == "facilitator"]
 
     assert calls() == calls(caller="service") == []
     assert calls(caller="all", contains="nothing", times=None) == [
