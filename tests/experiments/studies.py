@@ -53,14 +53,6 @@ def slow(folder: str, n: int, seed: int) -> int:
     return counted(folder, n, seed)
 
 
-def busy(folder: str, n: int, seed: int) -> int:
-    """Leave a file named as this process; the first seed takes for ever, others no time."""
-    Path(folder, str(os.getpid())).touch()
-    while seed == 0:
-        time.sleep(0.05)
-    return n
-
-
 def deadly_once(folder: str, made: str, n: int, seed: int) -> int:
     """As `counted`, but kill the process the first time at one point; `folder` gets its pid."""
     value = counted(made, n, seed)

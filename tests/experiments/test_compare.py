@@ -18,6 +18,17 @@ def covered(table: pd.DataFrame, truth: float) -> float:
     return float(((table["low"] <= truth) & (table["high"] >= truth)).mean())
 
 
+def cells() -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {"policy": policy, "lost": lost, "seed": seed, "x": n * seed + 10 * lost}
+            for n, policy in enumerate("abc")
+            for lost in (0.1, 0.3)
+            for seed in range(4)
+        ]
+    )
+
+
 # --- what it computes --------------------------------------------------------------------
 
 
@@ -38,15 +49,7 @@ def test_a_difference_by_hand() -> None:
 
 
 def test_each_group_value_and_result_is_a_row() -> None:
-    frame = pd.DataFrame(
-        [
-            {"policy": policy, "lost": lost, "seed": seed, "x": n * seed + lost, "y": 1.5}
-            for n, policy in enumerate("abc")
-            for lost in (0.1, 0.3)
-            for seed in range(4)
-        ]
-    )
-    table = compare(frame, of="policy", against="a", by="lost")
+    table = compare(cells().assign(y=1.5), of="policy", against="a", by="lost")
     keys = table[["lost", "policy", "result"]].values.tolist()
     assert keys == [[lost, p, r] for lost in (0.1, 0.3) for p in "bc" for r in "xy"]
     assert table["difference"].tolist() == pytest.approx([1.5, 0, 3, 0] * 2)
@@ -182,17 +185,6 @@ def test_an_interval_covers_if_the_unit_is_the_right_one(result: str, *, is_alik
 
 
 # --- any two cells -----------------------------------------------------------------------
-
-
-def cells() -> pd.DataFrame:
-    return pd.DataFrame(
-        [
-            {"policy": policy, "lost": lost, "seed": seed, "x": n * seed + 10 * lost}
-            for n, policy in enumerate("abc")
-            for lost in (0.1, 0.3)
-            for seed in range(4)
-        ]
-    )
 
 
 def test_any_two_cells_are_compared() -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C in a sweep: one sentence says what is saved, and no process is left, however long its point.
+"""A sweep that is interrupted or killed: what is saved is said, and no process is left.
 
 Real processes get real signals. Each test waits for what it needs, and no longer.
 """
@@ -8,7 +8,6 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ LIMIT_S = 60.0
 AT_ONCE_S = 0.05
 """A command takes longer than this to end its workers."""
 STUDY = """
-import os, sys, time
+import os, time
 from pathlib import Path
 from x402sim import sweep
 
@@ -33,21 +32,9 @@ def point(n, seed):
     return seed
 
 if __name__ == "__main__":
-    sweep(point, {"n": [1, 2]}, range(3), workers=1, out=sys.argv[1] if sys.argv[1:] else None)
+    sweep(point, {"n": [1, 2]}, range(3), workers=2)
 """
-COMMAND = [
-    "-m",
-    "x402sim",
-    "sweep",
-    "study.py:point",
-    "--set",
-    "n=1,2",
-    "--seeds",
-    "3",
-    "--workers",
-    "2",
-]
-IN_PROCESS = "from study import *; sweep(point, {'n': [1, 2]}, range(3), workers=0, out='results')"
+COMMAND = "-m x402sim sweep study.py:point --set n=1,2 --seeds 3 --workers 2 --out results"
 
 
 def until(held: Callable[[], Any], what: str) -> None:
@@ -70,59 +57,54 @@ def is_dead(pid: int) -> bool:
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Iterator[Callable[..., Forked]]:
-    """Start Python in a folder with a study, in a process group as a terminal has it."""
+def at_work(tmp_path: Path) -> Iterator[Callable[..., tuple[Forked, list[int]]]]:
+    """Start Python, in a process group as a terminal has it; return it, and the pids of its two
+    workers, which play n=2."""
     (tmp_path / "study.py").write_text(STUDY)
-    (tmp_path / "in_process.py").write_text(IN_PROCESS)
-    processes: list[Forked] = []
+    started: list[Forked] = []
 
-    def start(*arguments: str) -> Forked:
+    def start(*words: object) -> tuple[Forked, list[int]]:
         with (tmp_path / "errors").open("w") as errors:
             process = Forked(
-                *arguments, stderr=errors, env={**os.environ}, cwd=tmp_path, imports=STUDIES
+                *map(str, words), stderr=errors, env={**os.environ}, cwd=tmp_path, imports=STUDIES
             )
-        processes.append(process)
-        return process
+        started.append(process)
+        until(lambda: len(list(tmp_path.glob("at-work-*"))) == 2, "both workers play n=2")
+        return process, [int(each.name.split("-")[-1]) for each in tmp_path.glob("at-work-*")]
 
     yield start
-    for each in processes:
+    for each in started:
         if each.poll() is None:
             os.killpg(each.pid, signal.SIGKILL)
             each.wait()
         each.stdout.close()
 
 
-def interrupted(process: Forked, folder: Path, workers: int, times: int) -> str:
-    """Send Ctrl-C once the points of n=1 are played and those of n=2 are; return what it wrote."""
-    until(lambda: len(list(folder.glob("at-work-*"))) == workers, "its workers play n=2")
+def test_the_command_ends_in_one_sentence(tmp_path: Path, at_work: Callable[..., Any]) -> None:
+    """Also if Ctrl-C comes again while it ends its processes."""
+    process, workers = at_work(*COMMAND.split())
     first_s = time.monotonic()
-    for _ in range(times):
+    for _ in range(3):
         # Once its workers have ended, Ctrl-C is Python's own again, and another ends Python's end.
         if time.monotonic() - first_s < AT_ONCE_S:
             os.killpg(process.pid, signal.SIGINT)
-    process.wait(LIMIT_S)
-    for each in folder.glob("at-work-*"):
-        until(partial(is_dead, int(each.name.split("-")[-1])), "its workers end")
-    return (folder / "errors").read_text()
+    assert process.wait(LIMIT_S) == 130
+    until(lambda: all(map(is_dead, workers)), "its workers end")
+    told = (tmp_path / "errors").read_text()
+    (line,) = (each for each in told.splitlines() if not each.startswith("sweep "))
+    said = r"x402sim: interrupted: (\d) of 6 points saved in results; the same command resumes"
+    points = int(re.fullmatch(said, line)[1])
+    files = (tmp_path / "results").glob("points/*.parquet")
+    saved = sum(pq.read_metadata(each).num_rows for each in files)
+    assert points in (saved - 1, saved), "one may be written and not counted yet"
 
 
-SAVED = r"interrupted: (\d) of 6 points saved in results; the same (\w+) resumes"
-
-
-def is_saved(said: str, folder: Path) -> bool:
-    """Tell whether so many points are in a folder; one may be written and not counted yet."""
-    saved = sum(pq.read_metadata(each).num_rows for each in folder.glob("points/*.parquet"))
-    return int(said) in (saved - 1, saved)
-
-
-def test_the_command_ends_in_one_sentence(tmp_path: Path, started: Callable[..., Any]) -> None:
-    """Also if Ctrl-C comes again while it ends its processes."""
-    process = started(*COMMAND, "--out", "results")
-    told = interrupted(process, tmp_path, 2, times=3)
-    assert process.returncode == 130
-    lines = [line for line in told.splitlines() if not line.startswith("sweep ")]
-    assert len(lines) == 1, told
-    found = re.fullmatch("x402sim: " + SAVED, lines[0])
-    assert found, told
-    assert is_saved(found[1], tmp_path / "results")
-    assert found[2] == "command"
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_with_their_parent(
+    tmp_path: Path, at_work: Callable[..., Any], how: signal.Signals
+) -> None:
+    process, workers = at_work(tmp_path / "study.py")
+    assert not any(map(is_dead, workers))
+    process.send_signal(how)
+    process.wait()
+    until(lambda: all(map(is_dead, workers)), "its workers end")

@@ -1,10 +1,7 @@
 """Sweeps: the same results whoever plays them, and nothing lost to failures and interruptions."""
 
 import functools
-import os
 import re
-import signal
-import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -16,7 +13,6 @@ import pytest
 
 from tests import fork_server
 from tests.experiments import studies
-from tests.fork_server import STUDIES, Forked
 from x402sim import summarize, sweep
 from x402sim.experiments import drive
 from x402sim.experiments.drive import Batches, Task
@@ -273,49 +269,6 @@ def test_a_point_that_kills_its_process_loses_nothing_else() -> None:
     assert failed["error"].str.contains("BrokenProcessPool").all()
     others = frame[frame["error"].isna()]
     assert (others["value"] == others["n"] + others["seed"]).all()
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_workers_end_with_their_parent(tmp_path: Path, how: signal.Signals) -> None:
-    """One of them plays a point that never ends, and the other waits for its next task."""
-    file, made = tmp_path / "study.py", tmp_path / "made"
-    made.mkdir()
-    file.write_text(
-        "from tests.experiments.studies import busy; from x402sim import sweep; import sys\n"
-        "if __name__ == '__main__':\n"
-        "    sweep(busy, {'folder': [sys.argv[1]], 'n': [1, 2]}, range(2), workers=2)\n"
-    )
-    with open(os.devnull, "w") as nothing:
-        process = Forked(
-            str(file), str(made), stderr=nothing, env={**os.environ}, cwd=tmp_path, imports=STUDIES
-        )
-    until = time.monotonic() + 60
-    while len(list(made.iterdir())) < 2:
-        assert process.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    workers = [int(file.name) for file in made.iterdir()]
-    assert all(map(runs, workers))
-    process.send_signal(how)
-    process.wait()
-    process.stdout.close()
-    until = time.monotonic() + 10
-    while left := [pid for pid in workers if runs(pid)]:
-        if time.monotonic() > until:
-            for pid in left:
-                os.kill(pid, signal.SIGKILL)
-            pytest.fail(f"{len(left)} of 2 workers live on")
-        time.sleep(0.05)
-
-
-def runs(pid: int) -> bool:
-    """Tell whether a process runs; one that has ended may still wait to be collected."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    state = Path(f"/proc/{pid}/stat")
-    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 # --- kept in a folder --------------------------------------------------------------------

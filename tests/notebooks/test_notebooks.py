@@ -6,18 +6,18 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import x402sim
 from notebooks.execute import METADATA, executed, notebooks, read
+from tests import house
 from tests.evm import find
 from tests.house import names_of
 from tests.mutants.honest import HONEST
 from tests.mutants.rows import MUTANTS
-from x402sim import backends, experiments, policies, population
 from x402sim.chain.ledger import gas
 from x402sim.chain.node.anvil import VARIABLE
 from x402sim.suite.service import local
@@ -29,13 +29,8 @@ STUDIES = (3, 4, 5, *range(9, 18), *range(19, 23))
 """The notebooks that simulate for a quarter of a minute and more: CI reproduces the others."""
 OTHERS = {"pandas", "matplotlib", "httpx", "IPython", *sys.stdlib_module_names}
 PUBLIC = {
-    "x402sim": set(x402sim.__all__),
-    "x402sim.backends": set(names_of(backends)),
-    "x402sim.experiments": set(experiments.__all__),
-    "x402sim.policies": set(names_of(policies)),
-    "x402sim.population": set(names_of(population)),
-    "x402sim.report": {"frames", "plots"},
-    "x402sim.suite.service.local": set(local.__all__),
+    **{name: names_of(import_module(name)) for name in (*house.PUBLIC, local.__name__)},
+    "x402sim.report": ["frames", "plots"],
 }
 approx = pytest.approx
 each_notebook = pytest.mark.parametrize("file", FILES, ids=IDS)
@@ -63,20 +58,12 @@ def imported(code: str) -> Iterator[tuple[str, str]]:
 
 
 def private_names(code: str) -> list[str]:
-    """Return the names in the code that are not public: imports, and names with an underscore."""
-    modules = [
+    """Return the imported names that are not public; ruff finds names with an underscore."""
+    return [
         f"{module}.{name}"
         for module, name in imported(code)
         if name not in PUBLIC.get(module, ()) and module.partition(".")[0] not in OTHERS
     ]
-    hidden = [
-        node.attr
-        for node in ast.walk(ast.parse(code))
-        if isinstance(node, ast.Attribute)
-        and node.attr.startswith("_")
-        and not re.fullmatch("__(name|doc)__", node.attr)
-    ]
-    return modules + hidden
 
 
 @each_notebook

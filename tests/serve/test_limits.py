@@ -436,7 +436,7 @@ def _(scene: Scene) -> str:
 
 @attack("journal of a server")
 def _(scene: Scene) -> str:
-    scene.patch.setattr("x402sim.world.running_world.JOURNAL_LIMIT", 5)
+    scene.patch.setattr("x402sim.world.running_world.MAX_EVENTS", 5)
     with LocalServer(seed=2) as local:
         for _ in range(6):
             local.advance(0)

@@ -36,7 +36,7 @@ from x402sim.suite.facilitator.subject import rows
 from x402sim.suite.facilitator.truth import is_not_valid
 from x402sim.suite.started import App, Running
 from x402sim.suite.verdict import Inconclusive
-from x402sim.world.chains import Accounts, ChainRequest, Ledger
+from x402sim.world.chains import Accounts, ChainRequest, LedgerBackend
 
 NOW_S = 1_800_000_000
 """The time at which every vector is judged."""
@@ -140,7 +140,7 @@ async def room_of(name: str) -> AsyncIterator[FacilitatorRoom]:
     owner, relayer = (Wallet(rng.secret(f"{who} of {name}")) for who in ("owner", "relayer"))
     payers = [Wallet(rng.secret(f"payer {number} of {name}")) for number in range(PAYERS)]
     accounts = Accounts(funded=tuple(payers), owner=owner, facilitators={"facilitator": relayer})
-    chain = Ledger().open(ChainRequest(network=network, clock=clock, accounts=accounts, secret=rng.secret(name))).chain  # fmt: skip
+    chain = LedgerBackend().open(ChainRequest(network=network, clock=clock, accounts=accounts, secret=rng.secret(name))).chain  # fmt: skip
     assert chain.controls is not None
     await chain.controls.mine()
     ours = Facilitator(chain=chain, clock=clock, network=network, account=relayer.address_bytes, started_s=clock.now())  # fmt: skip

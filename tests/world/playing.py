@@ -11,7 +11,7 @@ from x402sim.protocol.messages import decode, encode
 from x402sim.protocol.x402 import RequirementsV1, encode_payment
 from x402sim.report.reading import checks_of
 
-Story = Callable[[LiveWorld], Awaitable[None]]
+Story = Callable[..., Awaitable[None]]
 
 
 async def quote(world: LiveWorld) -> None:
@@ -22,32 +22,32 @@ async def quote(world: LiveWorld) -> None:
 
 
 def play(story: Story, on: str = "in-process", *, seed: int = 1, **wanted: Any) -> Run:
-    """Play a story whose asserts and checks must hold."""
-    run = World(seed=seed, on=on, **wanted).play(story)
+    """Play a story whose asserts and checks must hold; `alice`, if it takes her, has money."""
+
+    @functools.wraps(story)
+    async def meets_alice(world: LiveWorld) -> None:
+        await story(world, alice=await world.payer("alice", balance="1.00"))
+
+    takes_alice = "alice" in inspect.signature(story).parameters
+    run = World(seed=seed, on=on, **wanted).play(meets_alice if takes_alice else story)
     assert run.outcome == "passed", (run.reason, [c for c in checks_of(run.journal) if not c.ok])
     return run
 
 
-def played(stage: str = "", **wanted: Any) -> Callable[[Callable[..., Awaitable[None]]], Any]:
-    """Turn `async def test(world, …)` into a test that plays it; `alice` is a payer with money.
+def played(stage: str = "", **wanted: Any) -> Callable[[Story], Any]:
+    """Turn `async def test(world, …)` into a test that plays it.
 
     `stage` is the fixture that says where; without it the story is played in process.
     """
 
-    def decorate(test: Callable[..., Awaitable[None]]) -> Any:
-        names = list(inspect.signature(test).parameters)
-
+    def decorate(test: Story) -> Any:
         @functools.wraps(test)
         def run(**given: Any) -> None:
-            async def story(world: LiveWorld) -> None:
-                alice = {"alice": await world.payer("alice", balance="1.00")} if has_alice else {}
-                await test(world, **alice, **given)
-
             on = given.pop(stage) if stage else "in-process"
-            play(story, on, **wanted)
+            play(functools.partial(test, **given), on, **wanted)
 
-        has_alice = "alice" in names
-        fixtures = [name for name in [*names, stage] if name not in ("world", "alice", "")]
+        names = [*inspect.signature(test).parameters, stage]
+        fixtures = [name for name in names if name not in ("world", "alice", "")]
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in fixtures]
         )

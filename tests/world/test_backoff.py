@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.own_parts import ServeConfirmed
+from tests.world.playing import play, played
 from x402sim import Fault, LiveWorld, Run, Settings, SpendingCapExceeded, World
 from x402sim.http.exchange import retry_after_s
 from x402sim.policies import (
@@ -21,19 +22,18 @@ from x402sim.policies import (
 from x402sim.population import Buy, Every
 from x402sim.rng import Rng
 
-BROKEN = Fault(victim="service", does="answer", status=503, path="/api/pay", times=None)
+BROKEN = {"victim": "service", "does": "answer", "status": 503, "path": "/api/pay", "times": None}
 
 
 def run_of(
     policy: PayerPolicy, payers: int = 1, orders: int = 1, seed: int = 1, **fault: Any
 ) -> Run:
     async def story(world: LiveWorld) -> None:
-        broken = {"victim": "service", "does": "answer", "status": 503, "path": "/api/pay"}
-        await world.fault(Fault(**{**broken, "times": None, **fault}))
+        await world.fault(Fault(**BROKEN | fault))
         buy = Buy(times=orders)
         await world.population(payers, arrivals=Every(1000), behaviour=buy, policy=policy)
 
-    return World(seed=seed).play(story).raise_for_failure()
+    return play(story, seed=seed)
 
 
 def pauses(run: Run, payer: str = "payer 1") -> list[float]:
@@ -166,7 +166,7 @@ def test_a_deposit_has_a_deadline_too() -> None:
     async def story(world: LiveWorld) -> None:
         policy = PayerPolicy(retry=SameAuthorization(times=9, wait_s=4), within_s=10)
         alice = await world.payer("alice", balance="1.00", policy=policy)
-        await world.fault(BROKEN)
+        await world.fault(Fault(**BROKEN))
         await asyncio.gather(alice.open_session("0.10", 60), alice.buy())
 
     run = World(seed=1).play(story).raise_for_failure()
@@ -177,20 +177,20 @@ def test_a_deposit_has_a_deadline_too() -> None:
 
 
 @pytest.mark.parametrize("counts", ["paid", "exposed"])
-def test_a_payment_that_is_reported_after_it_has_expired_counts_as_paid(counts: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        retry, budget = SameAuthorization(times=1, wait_s=400), AtMost("0.02", counts=counts)
-        policy = PayerPolicy(retry=retry, budget=budget)
-        alice = await world.payer("alice", balance="1.00", policy=policy)
-        await world.fault(Fault(victim="service", does="lose answer", path="/api/pay"))
-        first = asyncio.create_task(alice.buy())
-        await world.clock.sleep(350)
-        assert (await alice.buy()).status == 200
-        assert (await first).error == "Payment already settled"
-        with pytest.raises(SpendingCapExceeded, match=r"0\.02 of it paid"):
-            await alice.buy()
-
-    World(seed=1).play(story).raise_for_failure()
+@played()
+async def test_a_payment_that_is_reported_after_it_has_expired_counts_as_paid(
+    world: LiveWorld, counts: str
+) -> None:
+    retry, budget = SameAuthorization(times=1, wait_s=400), AtMost("0.02", counts=counts)
+    policy = PayerPolicy(retry=retry, budget=budget)
+    alice = await world.payer("alice", balance="1.00", policy=policy)
+    await world.fault(Fault(victim="service", does="lose answer", path="/api/pay"))
+    first = asyncio.create_task(alice.buy())
+    await world.clock.sleep(350)
+    assert (await alice.buy()).status == 200
+    assert (await first).error == "Payment already settled"
+    with pytest.raises(SpendingCapExceeded, match=r"0\.02 of it paid"):
+        await alice.buy()
 
 
 # --- one payer, several orders at a time ------------------------------------------------

@@ -38,8 +38,7 @@ def test_a_service_serves_what_is_confirmed(virtual: str) -> None:
     play(waits, virtual, service=serving(ServeConfirmed(3)))
 
 
-async def dropped(world: LiveWorld) -> None:
-    alice = await world.payer("alice", balance="1.00")
+async def dropped(world: LiveWorld, alice: Payer) -> None:
     paid = await alice.buy()
     await world.mine(2)
     assert (await alice.ask(payment_id=paid.payment_id)).status == 200

@@ -32,12 +32,6 @@ async def ask(world: LiveWorld, verb: str, header: str) -> Any:
         return (await http.post(f"/{verb}", json=asking(header))).json()
 
 
-def exchanges(journal: Any) -> list[str]:
-    """Return the methods that facilitators asked of their node, in order."""
-    sent = journal.of(events.RequestSent)
-    return [each.event.path for each in sent if each.event.actor == "facilitator"]
-
-
 # --- whose calls -----------------------------------------------------------------------------
 
 STRUCK = {None: {"service"}, "service": {"service"}, "facilitator": {"facilitator"}}
@@ -91,12 +85,14 @@ def standard_body(server: LocalServer) -> dict[str, Any]:
 
 def test_only_a_fault_for_facilitators_shows_their_calls_in_the_journal() -> None:
     def calls(**fault: Any) -> list[str]:
-        async def story(world: LiveWorld) -> None:
-            alice = await world.payer("alice", balance="1.00")
+        """Return the methods that facilitators asked of their node, in order."""
+
+        async def story(world: LiveWorld, alice: Payer) -> None:
             await world.fault(Fault(victim="rpc", does="delay answer", seconds=0.1, **fault))
             assert (await alice.buy()).status == 200
 
-        return exchanges(play(story).journal)
+        sent = play(story).journal.events(events.RequestSent)
+        return [each.path for each in sent if each.actor == "facilitator"]
 
     assert calls() == calls(caller="service") == []
     assert calls(caller="all", contains="nothing", times=None) == [
@@ -143,46 +139,32 @@ async def test_nothing_is_valid_that_could_not_be_looked_at(world: LiveWorld, al
 # --- when it is sent -------------------------------------------------------------------------
 
 LIMIT = '{"jsonrpc": "2.0", "id": 1, "error": {"code": -32005, "message": "daily limit"}}'
+SAYS = {"does": "answer", "status": 200}
 SENDING: dict[str, dict[str, Any]] = {
     "refused": {"does": "refuse"},
     "lost": {"does": "lose request"},
     "its answer is lost": {"does": "lose answer"},
-    "its answer is cut off": {"does": "truncate"},
     "its answer is half a JSON": {"does": "shorten"},
     "it arrives twice": {"does": "duplicate"},
     "its answer is late": {"does": "delay answer", "seconds": 15},
-    "500": {"does": "answer", "status": 500},
     "500 after it arrived": {"does": "answer", "status": 500, "work_done": True},
-    "no JSON after it arrived": {"does": "answer", "status": 200, "work_done": True},
-    "no JSON-RPC after it arrived": {
-        "does": "answer",
-        "status": 200,
-        "body": "[]",
-        "work_done": True,
-    },
-    "null instead": {
-        "does": "answer",
-        "status": 200,
-        "body": '{"jsonrpc": "2.0", "id": 1, "result": null}',
-    },
+    "no JSON-RPC after it arrived": SAYS | {"body": "[]", "work_done": True},
+    "null instead": SAYS | {"body": '{"jsonrpc": "2.0", "id": 1, "result": null}'},
 }
 """What happens to a transaction that a facilitator sends."""
 
 
 @pytest.mark.parametrize("how", SENDING)
-def test_what_was_sent_is_settled_once_whatever_became_of_the_sending(
-    virtual: str, how: str
+@played("virtual")
+async def test_what_was_sent_is_settled_once_whatever_became_of_the_sending(
+    world: LiveWorld, alice: Payer, how: str
 ) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
-        for count, times in enumerate((1, 2), 1):
-            await world.fault(Fault(**ITS | SENDING[how] | {"contains": RAW, "times": times}))
-            assert (await alice.buy()).status == 200
-            assert len(await world.transfers(alice)) == count
-            await world.heal()
-        assert (await alice.buy()).status == 200, "the nonces have no gap"
-
-    play(story, virtual)
+    for count, times in enumerate((1, 2), 1):
+        await world.fault(Fault(**ITS | SENDING[how] | {"contains": RAW, "times": times}))
+        assert (await alice.buy()).status == 200
+        assert len(await world.transfers(alice)) == count
+        await world.heal()
+    assert (await alice.buy()).status == 200, "the nonces have no gap"
 
 
 # --- after it is sent ------------------------------------------------------------------------
@@ -190,7 +172,7 @@ def test_what_was_sent_is_settled_once_whatever_became_of_the_sending(
 SILENT: dict[str, dict[str, Any]] = {
     "it is not reached": {"does": "refuse"},
     "it answers half a JSON": {"does": "shorten"},
-    "it is asked too often": {"does": "answer", "status": 200, "body": LIMIT},
+    "it is asked too often": SAYS | {"body": LIMIT},
     "it is busy": {"does": "answer", "status": 429, "headers": {"Retry-After": "60"}},
 }
 """How a node does not say what became of a transaction."""
@@ -200,8 +182,7 @@ SILENT: dict[str, dict[str, Any]] = {
 def test_what_was_sent_is_pending_and_not_failed(virtual: str, how: str) -> None:
     silent = ITS | SILENT[how] | {"contains": "eth_getTransactionReceipt", "times": None}
 
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
+    async def story(world: LiveWorld, alice: Payer) -> None:
         one_step = alice.sign(await alice.ask(), steps=1)
         await world.fault(Fault(**silent))
         pending = await ask(world, "settle", one_step)
@@ -243,30 +224,26 @@ async def test_a_chain_that_is_set_back_leaves_no_gap_in_the_nonces(
     assert len(await world.transfers(alice)) == 2
 
 
-def test_each_facilitator_of_a_market_has_a_node_that_fails() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
-        shop = alice.at("b")
-        await world.fault(Fault(**DOWN))
-        assert (await shop.buy()).status == 502
-        await world.heal()
-        assert (await shop.buy()).status == 200
-
-    play(
-        story,
-        service={"a": Settings(), "b": Settings(facilitator="slow")},
-        facilitator={"fast": FacilitatorSettings(), "slow": FacilitatorSettings()},
-    )
+@played(
+    service={"a": Settings(), "b": Settings(facilitator="slow")},
+    facilitator={"fast": FacilitatorSettings(), "slow": FacilitatorSettings()},
+)
+async def test_each_facilitator_of_a_market_has_a_node_that_fails(world: LiveWorld) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    shop = alice.at("b")
+    await world.fault(Fault(**DOWN))
+    assert (await shop.buy()).status == 502
+    await world.heal()
+    assert (await shop.buy()).status == 200
 
 
 def test_what_the_node_took_and_answered_with_an_error_is_found() -> None:
     """A node that stands for several may pass a transaction on, and then fail."""
     failed = '{"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "internal error"}}'
 
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
+    async def story(world: LiveWorld, alice: Payer) -> None:
         header = alice.sign(await alice.ask(), steps=1)
-        does = {"does": "answer", "status": 200, "body": failed, "contains": RAW}
+        does = SAYS | {"body": failed, "contains": RAW}
         await world.fault(Fault(**ITS, **does, work_done=True))
         taken = await ask(world, "settle", header)
         assert (taken["success"], len(await world.transfers(alice))) == (True, 1)

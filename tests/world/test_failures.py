@@ -296,11 +296,6 @@ async def buys(world: LiveWorld) -> None:
     await world.advance(1000)
 
 
-async def one_session(world: LiveWorld) -> None:
-    await (await world.payer("alice", balance="1.00")).open_session("0.05", 60)
-    await world.advance(600)
-
-
 async def odd_fault(world: LiveWorld) -> None:
     await world.fault(boom)
     await buys(world)
@@ -334,14 +329,15 @@ def test_an_exception_in_the_users_code_fails_the_run_with_its_line(
     assert run.place == LINE
 
 
-def test_block_times_that_end_fail_the_run() -> None:
-    run = World(block_time_s=Ends()).play(buys)
-    assert run.reason == "ValueError: block_time_s: the intervals of Ends(...) have ended"
-
-
-def test_depths_of_reorganisations_that_end_fail_the_run() -> None:
-    run = World(block_time_s=5, reorgs=Ends()).play(buys)
-    assert run.reason == "ValueError: reorgs: the depths of Ends(...) have ended"
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"block_time_s": Ends()}, "block_time_s: the intervals of"),
+        ({"block_time_s": 5, "reorgs": Ends()}, "reorgs: the depths of"),
+    ],
+)
+def test_a_model_that_ends_fails_the_run(options: dict[str, Any], says: str) -> None:
+    assert World(**options).play(buys).reason == f"ValueError: {says} Ends(...) have ended"
 
 
 # --- what is in flight when a story ends ------------------------------------------------

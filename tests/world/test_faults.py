@@ -71,8 +71,7 @@ async def test_each_fault_has_its_effects_on_payer_and_chain(
 
 def test_a_delay_is_before_or_after_the_work(virtual: str) -> None:
     def moved_at(does: str) -> float:
-        async def story(world: LiveWorld) -> None:
-            alice = await world.payer("alice", balance="1.00")
+        async def story(world: LiveWorld, alice: Payer) -> None:
             await world.fault(Fault(victim="service", does=does, path=PAY, seconds=5))
             assert (await alice.buy()).status == 200
 
@@ -332,8 +331,7 @@ def test_chance_is_the_seeds_and_about_as_likely_as_said() -> None:
 
 
 def test_a_crash_breaks_requests_in_flight_and_repeats_none(on: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
+    async def story(world: LiveWorld, alice: Payer) -> None:
         slow = Fault(**SETTLE, does="delay answer", seconds=0.3)
         await world.fault(slow)
         required = await alice.ask()
@@ -427,8 +425,7 @@ def every_second_settlement() -> Callable[[FaultedRequest], Fault | None]:
 
 
 def test_a_fault_may_be_a_function_of_the_request(virtual: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
+    async def story(world: LiveWorld, alice: Payer) -> None:
         await world.fault(every_second_settlement())
         assert [(await alice.buy()).status for _ in range(4)] == [200, 502, 200, 502]
         await world.heal()

@@ -7,20 +7,11 @@ from typing import Any
 import httpx
 import pytest
 
-from x402sim import (
-    Fault,
-    LiveWorld,
-    LocalServer,
-    Settings,
-    World,
-    backends,
-    sweep,
-)
-from x402sim.backends import Deployment, FacilitatorSettings, Node, Reorgs
+from x402sim import Fault, LiveWorld, LocalServer, Settings, World, sweep
+from x402sim.backends import FacilitatorSettings, Node, Reorgs
 from x402sim.events import Begin, Check, End
 from x402sim.population import Buy, Poisson
-from x402sim.world.chains import Ledger, parse_chain
-from x402sim.world.world import InProcess, Tcp
+from x402sim.world.chains import parse_chain
 
 NODE = Node("http://user:hush@127.0.0.1:9/key")
 FAULT = {"victim": "facilitator", "does": "lose answer"}
@@ -33,25 +24,18 @@ WRONG_FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"probability": "often"}, "probability of a fault: Expected `float`, got `str`"),
     ({"does": "delay answer"}, "a fault that does 'delay answer' needs `seconds`"),
     ({"status": 500}, "status of a fault is for 'answer' only, not for 'lose answer'"),
-    ({"body": ""}, "body of a fault is for 'answer' only, not for 'lose answer'"),
-    ({"content_type": "a/b"}, "content_type of a fault is for 'answer' only"),
-    ({"work_done": False}, "work_done of a fault is for 'answer' only"),
     ({"headers": {}}, "headers of a fault is for 'answer' only, not for 'lose answer'"),
     (ANSWER | {"headers": {"A": 1}}, "headers of a fault: Expected `str`, got `int`"),
-    (ANSWER | {"headers": ["A: 1"]}, "headers of a fault: Expected `object`, got `array`"),
     (ANSWER | {"headers": {"A": "1\r\nB: 2"}}, "A: '1\\r\\nB: 2' is no value of a header"),
     (ANSWER | {"headers": {"A": "a\x00"}}, "is no value of a header: printable ASCII"),
     (ANSWER | {"headers": {"A": "€"}}, "is no value of a header: printable ASCII"),
     (ANSWER | {"headers": {"A": " 1"}}, "without spaces around it"),
-    (ANSWER | {"headers": {"A B": "1"}}, "headers of a fault: 'A B' is no name of a header"),
     (ANSWER | {"headers": {"": "1"}}, "headers of a fault: '' is no name of a header"),
     (ANSWER | {"headers": {"A:": "1"}}, "headers of a fault: 'A:' is no name of a header"),
     (ANSWER | {"headers": {"A": "1", "a": "2"}}, "headers of a fault: a stands there twice"),
     (ANSWER | {"headers": {"Content-Type": "a/b"}}, "not Content-Type: give `content_type`"),
     (ANSWER | {"headers": {"CONTENT-LENGTH": "9"}}, "not CONTENT-LENGTH: it is that of `body`"),
     (ANSWER | {"headers": {"transfer-encoding": "chunked"}}, "`body` is sent as it is"),
-    (ANSWER | {"headers": {"content-encoding": "gzip"}}, "`body` is sent as it is"),
-    (ANSWER | {"headers": {"Connection": "close"}}, "the server decides when it closes one"),
     (
         ANSWER | {"content_type": "a/b\r\nB: 2"},
         "content_type of a fault: 'a/b\\r\\nB: 2' is no value",
@@ -64,15 +48,12 @@ WRONG_FAULTS: list[tuple[dict[str, Any], str]] = [
         {"caller": "facilitator"},
         "caller of a fault is for 'rpc', not for 'facilitator': facilitators call only the node",
     ),
-    ({"victim": "service", "caller": "all"}, "facilitators call only the node"),
     (
         {"victim": "rpc", "does": "crash after", "caller": "all"},
         "'crash after' kills the service that asks, and no facilitator; 'service' is possible",
     ),
     (ANSWER | {"status": 204, "body": "x"}, "body of a fault: an answer of status 204 has none"),
     ({"seconds": 1}, "seconds of a fault is for 'delay request' and 'delay answer' only, not for"),
-    ({"does": "answer", "seconds": 1}, "only, not for 'answer'"),
-    ({"does": "delay answer", "seconds": 1, "status": 500}, "not for 'delay answer'"),
     ({"does": "delay answer", "seconds": 0}, "seconds of a fault: Expected `float` > 0"),
 ]
 MISUSES: list[tuple[Callable[[], Any], str]] = [
@@ -204,22 +185,6 @@ def test_the_error_of_a_path_names_the_whole_path_and_no_page(server: LocalServe
     with pytest.raises(RuntimeError, match=r"path of service .*mean '/api/perp/market'") as said:
         server.fault(Fault(victim="service", does="refuse", path="/market-data"))
     assert "docs" not in str(said.value)
-
-
-WORDS = {
-    "ledger": Ledger(),
-    "anvil": backends.Anvil(),
-    "https://rpc.example": Node("https://rpc.example"),
-    "in-process": InProcess(),
-    "tcp": Tcp(),
-    "http://127.0.0.1:1": Deployment("http://127.0.0.1:1"),
-}
-
-
-@pytest.mark.parametrize("text", WORDS)
-def test_a_chain_and_a_stage_are_read_from_their_words(text: str) -> None:
-    is_chain = hasattr(WORDS[text], "is_virtual")
-    assert (World(chain=text).backend if is_chain else World(on=text).where) == WORDS[text]
 
 
 # --- what the control API refuses -----------------------------------------------------

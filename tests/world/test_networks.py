@@ -17,6 +17,7 @@ from x402sim import (
     LiveWorld,
     LocalServer,
     Network,
+    Payer,
     PaymentAuth,
     SessionAuth,
     Settings,
@@ -36,6 +37,7 @@ from x402sim.world.world import Deployment, Hooks
 
 OWN = Network("my-net", 4711, b"\xab" * 20, "My Dollar", "MYD", "3", 18)
 TWO = Network("two-digits", 31337, b"\xcd" * 20, "Cents", "CENT", "1", 2)
+BOTH, SHOPS = [BASE_SEPOLIA, BASE], {"service": Settings(), "market": Settings(network="base")}
 CHAINS: dict[str, Callable[[], ChainBackend | str]] = {
     "ledger": lambda: "ledger",
     "anvil": lambda: Anvil(find.anvil()),
@@ -101,8 +103,7 @@ def test_a_deployment_without_control_is_paid_on_a_network_of_the_users() -> Non
 
 
 def test_a_story_pays_at_each_service_on_the_network_that_it_accepts() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
+    async def story(world: LiveWorld, alice: Payer) -> None:
         await world.fund(alice.address, "2.00", "base")
         there = alice.at("market")
         for payer in alice, there:
@@ -121,18 +122,16 @@ def test_a_story_pays_at_each_service_on_the_network_that_it_accepts() -> None:
         with pytest.raises(ValueError, match="unknown network 'polygon'"):
             await world.another_service(network="polygon")
 
-    services = {"service": Settings(), "market": Settings(network="base")}
-    run = World(network=[BASE_SEPOLIA, BASE], service=services).play(story).raise_for_failure()
+    run = play(story, network=BOTH, service=SHOPS)
     paid = run.transfers.query("kind == 'payment'")
     assert list(paid["network"]) == ["base-sepolia", "base", "base"]
     assert set(run.summary["state"]) == {"held"}
     with pytest.raises(ValueError, match="market: unknown network 'base'"):
-        World(service=services)
+        World(service=SHOPS)
 
 
 def test_a_payer_acts_and_its_shop_earns_on_the_chain_of_the_shop() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
+    async def story(world: LiveWorld, alice: Payer) -> None:
         await world.fund(alice.address, "2.00", "base")
         there, bob = alice.at("market"), await world.payer("bob")
         assert (await there.transfer(bob.address, "0.50")).mined
@@ -146,9 +145,7 @@ def test_a_payer_acts_and_its_shop_earns_on_the_chain_of_the_shop() -> None:
         assert await world.earned("market") == await world.earned() == required.price_base
         assert await world.earned("service") == 0
 
-    services = {"service": Settings(), "market": Settings(network="base")}
-    run = World(network=[BASE_SEPOLIA, BASE], service=services).play(story)
-    run.raise_for_failure()
+    play(story, network=BOTH, service=SHOPS)
 
 
 @pytest.mark.parametrize("hook", ["setup", "facilitator"])
@@ -160,7 +157,7 @@ def test_a_world_that_cannot_be_built_leaves_no_chain_open(
 
     closed = []
     monkeypatch.setattr(LedgerChain, "close", lambda chain: closed.append(chain.chain_id))
-    world = World(network=[BASE_SEPOLIA, BASE], hooks=Hooks(**{hook: wrong}))
+    world = World(network=BOTH, hooks=Hooks(**{hook: wrong}))
     with pytest.raises(ValueError, match="of the user's own"):
         build(world)
     assert closed == [BASE_SEPOLIA.chain_id, BASE.chain_id]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.world.playing import play
+from tests.world.playing import played
 from x402sim import Fault, LiveWorld, LocalServer, Run, Settings, World
 from x402sim.backends import Observed, WaitingTransaction
 from x402sim.chain.ledger.ledger import LedgerChain
@@ -68,17 +68,15 @@ def test_whoever_sees_a_payment_can_submit_it_first(on: str, steps: int, path: s
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_the_payments_of_the_standard_are_seen_too(version: int) -> None:
-    async def story(world: LiveWorld) -> None:
-        mallory, alice = await world.payer("mallory"), await world.payer("alice", balance="1.00")
-        world.observe(lambda seen: mallory.submit(seen.payment_header), at="facilitator")
-        required = await alice.ask()
-        header = alice.sign(required)
-        await world.ask_facilitator("verify", alice, required, header, version=version)
-        await world.advance(5)
-        assert len(await world.transfers(alice)) == 1
-
-    World(seed=1, network="base-sepolia").play(story).raise_for_failure()
+@played(network="base-sepolia")
+async def test_the_payments_of_the_standard_are_seen_too(world: LiveWorld, version: int) -> None:
+    mallory, alice = await world.payer("mallory"), await world.payer("alice", balance="1.00")
+    world.observe(lambda seen: mallory.submit(seen.payment_header), at="facilitator")
+    required = await alice.ask()
+    header = alice.sign(required)
+    await world.ask_facilitator("verify", alice, required, header, version=version)
+    await world.advance(5)
+    assert len(await world.transfers(alice)) == 1
 
 
 # --- the mempool --------------------------------------------------------------------------
@@ -224,17 +222,15 @@ def test_a_deployment_and_an_existing_node_are_refused(
     World(on=server.url).play(on_a_server).raise_for_failure()
 
 
-def test_what_cannot_be_observed_is_refused_with_the_reason(virtual: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        for given, says in (
-            ({"at": "facilitatr"}, "unknown victim 'facilitatr'.*facilitator"),
-            ({"at": "facilitator", "path": "/settel"}, "path of facilitator.*/settle"),
-            ({"at": "mempool"}, r"mines each transaction at once.*World\(block_time_s=2\)"),
-        ):
-            with pytest.raises(ValueError, match=says):
-                world.observe(print, **given)
-        await world.mining(False)
-        with pytest.raises(ValueError, match="transactions of the mempool have none"):
-            world.observe(print, at="mempool", path="/settle")
-
-    play(story, virtual)
+@played("virtual")
+async def test_what_cannot_be_observed_is_refused_with_the_reason(world: LiveWorld) -> None:
+    for given, says in (
+        ({"at": "facilitatr"}, "unknown victim 'facilitatr'.*facilitator"),
+        ({"at": "facilitator", "path": "/settel"}, "path of facilitator.*/settle"),
+        ({"at": "mempool"}, r"mines each transaction at once.*World\(block_time_s=2\)"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            world.observe(print, **given)
+    await world.mining(False)
+    with pytest.raises(ValueError, match="transactions of the mempool have none"):
+        world.observe(print, at="mempool", path="/settle")

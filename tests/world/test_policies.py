@@ -88,8 +88,7 @@ def test_by_default_each_of_three_requests_is_paid_for() -> None:
 
 
 def test_after_a_final_refusal_the_payment_is_not_shown() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
+    async def story(world: LiveWorld, alice: Payer) -> None:
         await world.fault(Fault(victim="facilitator", does="lose answer", path="/settle"))
         answer = await alice.fetch()
         assert (answer.error, answer.body["final"]) == ("Facilitator unreachable", True)

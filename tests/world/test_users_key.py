@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tests.cli import runner
 from tests.cli.shops import SHOP, Asked, Reply, serving
-from x402sim import BASE_SEPOLIA, TESTNET, LiveWorld, PaymentAuth, World
+from x402sim import BASE_SEPOLIA, TESTNET, LiveWorld, Payer, PaymentAuth, World
 from x402sim.clock import real_now
 from x402sim.journal import HEADER
 from x402sim.payer.core import PaymentFailed
@@ -100,34 +100,30 @@ def test_foreign_header_signs_for_no_real_money(network: Network) -> None:
     assert all(each.is_test for each in valid), valid
 
 
-async def _signs_for_base(world: LiveWorld) -> None:
-    alice = await world.payer("alice")
+async def _signs_for_base(world: LiveWorld, alice: Payer) -> None:
     alice.sign(await alice.ask(), network=BASE)
 
 
-async def _is_ahead(world: LiveWorld) -> None:
-    alice = await world.payer("alice")
+async def _is_ahead(world: LiveWorld, alice: Payer) -> None:
     alice.skew_s = 3600
     alice.sign(await alice.ask())
 
 
-async def _signs_long(world: LiveWorld) -> None:
-    alice = await world.payer("alice")
+async def _signs_long(world: LiveWorld, alice: Payer) -> None:
     alice.sign(await alice.ask(), valid_before=int(real_now()) + 3600)
 
 
-async def _uses_the_wallet(world: LiveWorld) -> None:
-    alice = await world.payer("alice")
+async def _uses_the_wallet(world: LiveWorld, alice: Payer) -> None:
     auth = PaymentAuth(alice.wallet, network=world.network, max_amount="50", max_total="50")
     await alice.http.post("/api/perp/quote", json={}, auth=auth)
 
 
-async def _owns_a_contract(world: LiveWorld) -> None:
-    (await world.payer("alice")).wallet.of_contract(SHOP)
+async def _owns_a_contract(world: LiveWorld, alice: Payer) -> None:
+    alice.wallet.of_contract(SHOP)
 
 
-async def _signs_by_permit2(world: LiveWorld) -> None:
-    wallet = (await world.payer("alice")).wallet
+async def _signs_by_permit2(world: LiveWorld, alice: Payer) -> None:
+    wallet = alice.wallet
     terms = wallet.authorization(
         to=PERMIT2, amount_base=9_000_000, valid_after=0, valid_before=int(real_now()) + 60
     )
@@ -138,7 +134,7 @@ async def _signs_by_permit2(world: LiveWorld) -> None:
     wallet.sign_permit2(message, BASE.chain_id)
 
 
-async def _advances(world: LiveWorld) -> None:
+async def _advances(world: LiveWorld, alice: Payer) -> None:
     await world.advance(86_400)
 
 
@@ -156,9 +152,12 @@ async def _advances(world: LiveWorld) -> None:
     ids=lambda each: each.__name__ if callable(each) else "",
 )
 def test_no_story_widens_what_the_users_key_signs(story: Any, said: str) -> None:
+    async def at_alice(world: LiveWorld) -> None:
+        await story(world, await world.payer("alice"))
+
     shop = Shop(amount="3000001" if story is _uses_the_wallet else "10000")
     with serving(shop) as url:
-        played = World(on=Deployment(url, payer_key=KEY)).play(story)
+        played = World(on=Deployment(url, payer_key=KEY)).play(at_alice)
     assert (played.outcome, said in played.reason) == ("failed", True), played.reason
     assert shop.got == []
 

@@ -11,12 +11,21 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-import httpx
 import pytest
-from starlette.types import Receive, Scope, Send
 
 from tests.world.playing import play, played, quote
-from x402sim import MAINNET, Decisions, Fault, LiveWorld, LocalServer, Run, Settings, World, events
+from x402sim import (
+    MAINNET,
+    Decisions,
+    Fault,
+    LiveWorld,
+    LocalServer,
+    Payer,
+    Run,
+    Settings,
+    World,
+    events,
+)
 from x402sim.chain.base import Call
 from x402sim.chain.contract import MULTICALL
 from x402sim.durations import duration_of
@@ -101,13 +110,15 @@ def test_a_scenario_that_checks_nothing_has_failed() -> None:
     assert World().play(idle).outcome == "passed", "but a story need not check anything"
 
 
-def test_a_world_is_frozen_and_shows_what_differs_but_no_phrase() -> None:
+def test_a_world_is_frozen_and_shows_options_and_what_differs_but_no_phrase() -> None:
     world = World(seed=7, on="tcp", mnemonic="hush", latency={"rpc": 0.1}, file="world.db")
     with pytest.raises(FrozenInstanceError):
         world.seed = 8  # type: ignore[misc]
     shown = "World(seed=7, on='tcp', latency={'rpc': 0.1}, file='world.db')"
     assert repr(world) == shown
     assert repr(replace(world, seed=8)) == shown.replace("7", "8")
+    assert {"seed", "service", "play"} <= set(dir(world))
+    assert not {"backend", "latencies", "first_facilitator"} & set(dir(world))
 
 
 def test_what_is_played_on_a_file_is_continued(tmp_path: Path) -> None:
@@ -149,11 +160,6 @@ def test_a_run_of_a_renamed_file_has_the_same_journal(tmp_path: Path) -> None:
         runs.append(run)
     assert runs[0].sha256 == runs[1].sha256
     assert (tmp_path / "one.ndjson").read_bytes() == (tmp_path / "other.ndjson").read_bytes()
-
-
-def test_a_world_completes_its_options_and_play() -> None:
-    assert {"seed", "service", "play"} <= set(dir(World()))
-    assert not {"backend", "latencies", "first_facilitator"} & set(dir(World()))
 
 
 def test_a_world_with_options_prints_the_program_that_repeats_it() -> None:
@@ -272,8 +278,7 @@ def test_latencies_are_drawn_as_they_were_given() -> None:
 
 
 def test_a_caller_that_times_out_gets_an_error_and_the_work_goes_on() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
+    async def story(world: LiveWorld, alice: Payer) -> None:
         required = await alice.ask()
         alice.http.timeout = 1.5
         timed_out = await alice.pay(required)
@@ -288,33 +293,13 @@ def test_a_caller_that_times_out_gets_an_error_and_the_work_goes_on() -> None:
 
 
 def test_a_timeout_of_the_service_is_in_the_journal() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
+    async def story(world: LiveWorld, alice: Payer) -> None:
         assert (await alice.buy()).error == "Facilitator unreachable"
 
     run = play(story, latency={"facilitator": 20})
     assert next(run.journal.events(events.NoAnswer)).reason == "given up"
     lost = run.latency.query("outcome == 'lost'").iloc[0]
     assert lost.ended_s - lost.sent_s == 30, "as long as it waits for a verification"
-
-
-# --- an application as a transport ---------------------------------------------------
-
-
-async def moved(scope: Scope, _: Receive, send: Send) -> None:
-    status, headers = (307, [(b"location", b"/there")]) if scope["path"] == "/" else (200, [])
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": b""})
-
-
-hooked: list[int] = []
-
-
-async def hook(answer: httpx.Response) -> None:
-    hooked.append(answer.status_code)
-
-
-# --- the journal ---------------------------------------------------------------------
 
 
 # --- what must hold, and what happens when it does not -------------------------------
@@ -497,8 +482,7 @@ def test_time_that_a_story_lets_go_by_is_not_waiting_nor_is_its_own_timeout() ->
 
 
 def test_the_id_that_the_service_reads_is_the_id_in_the_journal() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
+    async def story(world: LiveWorld, alice: Payer) -> None:
         asked = await alice.ask()
         await alice.send("POST", "/api/pay", json={"paymentId": asked.payment_id},
                          headers={"X-Payment-Id": "pay_other"})  # fmt: skip

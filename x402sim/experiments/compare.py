@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 EACH_OTHER: Any = ...
 """The default of `against`: compare each value with all values before it."""
 _SEED: Unit = "seed"
-_COLUMNS = ("against", "result", "seeds", "unpaired", "difference", "low", "high", "std")
-_ALL = (*_COLUMNS, "correlation")
+_NUMBERS = ("difference", "low", "high", "std", "correlation")
+_COLUMNS = ("against", "result", "seeds", "unpaired", *_NUMBERS)
 
 
 def compare(
@@ -75,12 +75,7 @@ def compare(
     import pandas as pd
 
     keys, parts = ([each] if isinstance(each, str) else list(each) for each in (by, of))
-    names = checked_results(frame, [*keys, *parts], values, confidence)
-    for name in (*keys, *parts):
-        if name in _ALL:
-            raise ValueError(
-                f"{as_given(name)} is a column of the comparison; rename it in the frame"
-            )
+    names = checked_results(frame, [*keys, *parts], values, confidence, _COLUMNS)
     if not parts:
         raise ValueError("of: the parameter, or those, whose values are compared, is needed")
     _require_value(frame, parts, against)
@@ -93,7 +88,7 @@ def compare(
             pair = _paired(first, second, name)
             facts = _facts(*pair, confidence, is_event=events[name])
             rows.append(head | {"result": name} | facts)
-    found = pd.DataFrame(rows, columns=[*keys, *parts, *_ALL])
+    found = pd.DataFrame(rows, columns=[*keys, *parts, *_COLUMNS])
     found.attrs |= {"confidence": confidence, "units": units_of(frame, names)}
     return found
 
@@ -161,7 +156,7 @@ def _facts(
     import numpy as np
 
     nan, seeds = float("nan"), len(one.sums)
-    facts = dict.fromkeys(_ALL[4:], nan) | {"seeds": seeds, "unpaired": unpaired}
+    facts = dict.fromkeys(_NUMBERS, nan) | {"seeds": seeds, "unpaired": unpaired}
     if not seeds:
         return facts
     first, second = one.sums / one.counts, other.sums / other.counts

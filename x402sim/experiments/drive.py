@@ -242,7 +242,6 @@ class _ThisProcess(Executor):
     """Runs tasks in this process: for a debugger, and where no process may be started."""
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **named: Any) -> "Future[Any]":
-        """Run a function now."""
         future: Future[Any] = Future()
         future.set_result(function(*args, **named))
         return future

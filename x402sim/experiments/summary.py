@@ -78,13 +78,8 @@ def summarize(
     if unit not in UNITS:
         raise ValueError(f"unit: {unknown('unit', unit, UNITS)}")
     keys = [by] if isinstance(by, str) else list(by)
-    names = checked_results(frame, keys, values, confidence)
     columns = [*OF_SUMMARIES[:-2], *QUANTILES, *OF_SUMMARIES[-2:]]
-    for name in keys:
-        if name in columns:
-            raise ValueError(
-                f"by: {as_given(name)} is a column of the summary; rename it in the frame"
-            )
+    names = checked_results(frame, keys, values, confidence, columns)
     units = units_of(frame, names)
     unitless = [name for name in names if name not in units]
     rows, events = [], {name for name in unitless if is_event(frame[name])}
@@ -116,8 +111,12 @@ def checked_results(
     keys: Sequence[str],
     values: str | Sequence[str] | None,
     confidence: float,
+    taken: Sequence[str],
 ) -> list[str]:
-    """Return the names of the results; raises `ValueError` for results without a summary."""
+    """Return the names of the results; raises `ValueError` for results without a summary.
+
+    `taken` are the columns of the table that is to be made.
+    """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence: a number between 0 and 1 is needed, not {confidence}")
     if "error" in frame and len(frame) and frame["error"].notna().all():
@@ -132,6 +131,9 @@ def checked_results(
     for name in (*keys, *names, "seed"):
         if name not in frame.columns:
             raise ValueError(unknown("column", name, frame.columns))
+    for name in keys:
+        if name in taken:
+            raise ValueError(f"{as_given(name)} is a column of the result; rename it in the frame")
     return names
 
 
@@ -411,12 +413,7 @@ def steady(
     if "seed" not in frame.columns:
         frame = frame.assign(seed=0)
     keys = [by] if isinstance(by, str) else list(by)
-    names = checked_results(frame, keys, values, confidence)
-    for name in keys:
-        if name in STEADY_COLUMNS:
-            raise ValueError(
-                f"by: {as_given(name)} is a column of the summary; rename it in the frame"
-            )
+    names = checked_results(frame, keys, values, confidence, STEADY_COLUMNS)
     rows = []
     groups = frame.groupby(keys, sort=False, dropna=False) if keys else [((), frame)]
     for given, group in groups:

@@ -104,11 +104,9 @@ def cached(app: ASGIApp, cache: SharedCache, clock: Clock) -> ASGIApp:
         place = scope["path"], scope["query_string"], sent.get("host")
         now_s = clock.now()
         kept = [each for each in found.get(place, ()) if now_s < each.at_s + each.fresh_s]
-        hit = None
-        for each in kept:  # only for a request with the same headers of Vary (RFC 9111, 4.1)
-            if all(sent.get(name) == value for name, value in each.varied.items()):
-                hit = each
-                break
+        # only for a request with the same headers of Vary (RFC 9111, 4.1)
+        fits = (each for each in kept if {n: sent.get(n) for n in each.varied} == each.varied)
+        hit = next(fits, None)
         wants_new = not {"no-cache", "no-store"}.isdisjoint(directives(sent))
         if hit is not None and not (cache.obeys_headers and wants_new):
             age = b"%d" % (now_s - hit.at_s)

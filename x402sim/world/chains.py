@@ -327,13 +327,11 @@ class ChainBackend(Protocol):
 
 CHAIN = ".chain"
 """The suffix of a chain's file, after the name of its database."""
-_CAPABILITIES = frozenset(
-    {Need.FUNDS, Need.OBSERVE_CHAIN, Need.CONTROL_CHAIN, Need.CLOCK, Need.FIAT_TOKEN}
-)
+_OF_OUR_CHAINS = frozenset({Need.FUNDS, Need.OBSERVE_CHAIN, Need.CONTROL_CHAIN, Need.CLOCK})
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class LedgerBackend:
     """A chain in memory with Circle's token, FiatToken v2.2 behind its proxy: its rules, words and
     gas. With a database FILE it is stored in FILE.chain.
     """
@@ -353,7 +351,7 @@ class Ledger:
             has_history=request.has_payments,
             accounts=accounts.origin,
             origin=hashlib.sha256(b"origin" + request.secret).digest(),
-            file=chain_file(request.file) if request.file else None,
+            file=request.file and request.file.with_name(request.file.name + CHAIN),
             left_out=request.without_token_rules,
             gas_price=request.gas_price,
             calls_at_block_time=request.calls_at_block_time,
@@ -363,13 +361,8 @@ class Ledger:
             chain=chain,
             network=request.network,
             rpc_app=rpc_app(chain, keys=keys, unlocked=request.unlocked),
-            capabilities=_CAPABILITIES,
+            capabilities=_OF_OUR_CHAINS | {Need.FIAT_TOKEN},
         )
-
-
-def chain_file(file: Path) -> Path:
-    """Return the file of the chain that belongs to a database."""
-    return file.with_name(file.name + CHAIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,9 +413,7 @@ class Anvil:
             chain=chain,
             network=network,
             rpc_app=node_rpc_app(chain, may_write=request.unlocked),
-            capabilities=frozenset(
-                {Need.FUNDS, Need.OBSERVE_CHAIN, Need.CONTROL_CHAIN, Need.CLOCK},
-            ),
+            capabilities=_OF_OUR_CHAINS,
         )
 
 
@@ -531,7 +522,7 @@ def keys_of(given: tuple[str, ...], environ: Mapping[str, str]) -> list[bytes]:
     return keys
 
 
-DEFAULT_CHAIN = Ledger()
+DEFAULT_CHAIN = LedgerBackend()
 
 
 def parse_chain(text: str, *, token: str | None = None, deploy: bool = False) -> ChainBackend:

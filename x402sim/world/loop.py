@@ -59,7 +59,6 @@ class _Call:
         self.args, self.context = args, context
 
     def cancel(self) -> None:
-        """Do not make the call."""
         self.callback, self.args = None, ()
 
     def cancelled(self) -> bool:
@@ -79,7 +78,6 @@ class _Timer(_Call):
         self._when_s = when_s
 
     def when(self) -> float:
-        """Return its time."""
         return self._when_s
 
     @property
@@ -98,13 +96,11 @@ class _Selector(selectors.DefaultSelector):
         """Whether anything is registered but the loop's own wake-up."""
 
     def register(self, *args: Any, **named: Any) -> selectors.SelectorKey:
-        """Register a file."""
         key = super().register(*args, **named)
         self.has_sockets = len(self.get_map()) > 1
         return key
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        """Unregister a file."""
         key = super().unregister(fileobj)
         self.has_sockets = len(self.get_map()) > 1
         return key

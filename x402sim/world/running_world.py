@@ -186,7 +186,6 @@ def receipt_events(
         )
 
 
-JOURNAL_LIMIT = MAX_EVENTS
 WORLD_CAPABILITIES = frozenset({Need.FAULTS, Need.WORLD})
 SERVICE_CAPABILITIES = frozenset(
     {Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, Need.SESSION_VIEW}
@@ -547,7 +546,7 @@ def build(
         options=world,
         clock=clock,
         clocks=clocks,
-        journal=Journal(JOURNAL_LIMIT) if journal is None else journal,
+        journal=Journal(MAX_EVENTS) if journal is None else journal,
         faults=Faults(rng, clock.now),
         rng=rng,
         keys=keys,

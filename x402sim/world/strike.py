@@ -137,7 +137,6 @@ class _Request:
         self.method = scope["method"]
 
     async def work(self, *, is_received: bool = True) -> list[Message]:
-        """Pass it to the victim."""
         answer: list[Message] = []
 
         async def keep(message: Message) -> None:
@@ -149,7 +148,6 @@ class _Request:
         return answer
 
     async def abort(self, how: str) -> None:
-        """Break the connection."""
         abort: Callable[[str], Awaitable[None]] = self._scope[ABORT]
         await abort(how)
 

@@ -87,8 +87,6 @@ class Deployment:
         except httpx.InvalidURL as wrong:
             why = keyless(str(wrong))
             raise ValueError(f"a URL is {wanted}, not {as_given(self.url)}: {why}") from None
-        except TypeError:  # httpx shows the value, which may be a key in the wrong place
-            raise ValueError(f"a URL is {wanted}, not {as_given(self.url)}") from None
         if url.scheme not in ("http", "https") or not url.host or (url.port or 0) > MAX_PORT:
             raise ValueError(f"a URL is {wanted}, not {as_given(self.url)}")
 

@@ -35,7 +35,7 @@ from x402sim.suite.subject import STARTING, instead, silent
 from x402sim.suite.verdict import NotReady
 from x402sim.suite.wire import listening
 from x402sim.text.words import counted
-from x402sim.world.chains import Accounts, Anvil, ChainRequest, Ledger
+from x402sim.world.chains import Accounts, Anvil, ChainRequest, LedgerBackend
 
 DEFAULT_URL = "http://127.0.0.1:{port}"
 
@@ -367,7 +367,7 @@ async def opened(
         secret=rng.secret(f"chain of {name}"),
         has_block_time=kind.block_s is not None,
     )
-    backend = Ledger() if is_ledger else Anvil()
+    backend = LedgerBackend() if is_ledger else Anvil()
     async with AsyncExitStack() as stack:
         open_chain = await asyncio.to_thread(backend.open, request)
         stack.callback(open_chain.chain.close)

@@ -56,7 +56,7 @@ from x402sim.suite.payer.shop import (
 from x402sim.suite.wire import CLOCK, How, Reply, Request, as_json, listening
 from x402sim.text.keys import keyless
 from x402sim.text.words import counted
-from x402sim.world.chains import Accounts, ChainRequest, Ledger
+from x402sim.world.chains import Accounts, ChainRequest, LedgerBackend
 
 MOST_OUTPUT = 1 << 20
 """Characters of the answer of a payer behind HTTP that are examined."""
@@ -495,7 +495,7 @@ async def play(
     wallet, owner, sender = (
         Wallet(rng.secret(f"{who} of {name}")) for who in ("wallet", "owner", "facilitator")
     )
-    opened = Ledger().open(
+    opened = LedgerBackend().open(
         ChainRequest(
             network=network,
             clock=Clock(lambda: CLOCK.now() + story.skew_s),
