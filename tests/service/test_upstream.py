@@ -181,7 +181,7 @@ def settled_by(answer: dict[str, Any], status: int = 200, **named: Any) -> tuple
 
 def test_a_settlement_of_the_standard_is_asked_for_and_understood() -> None:
     moved, sent = settled_by(STANDARD)
-    assert (moved.tx_hash, moved.amount, moved.network) == (WORD, "1", "cronos-testnet")
+    assert moved.tx_hash == WORD
     assert sent["x402Version"] == sent["paymentPayload"]["x402Version"] == 2
     assert sent["paymentPayload"]["accepted"] == sent["paymentRequirements"]
     assert sent["paymentRequirements"]["network"] == "eip155:338"
