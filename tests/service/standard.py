@@ -2,13 +2,14 @@
 
 import base64
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
 import msgspec
 
 from tests.rig import ServiceRig
+from x402sim.http.web import Connection
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.eip3009 import Authorization
@@ -78,6 +79,16 @@ def changed(text: str, claims: dict[str, Any]) -> str:
 def settlement_of(version: Version, answer: httpx.Response) -> Settlement:
     """Return what an answer says became of the payment."""
     return json_in(answer.headers[RESPONSE_HEADERS[version]], Settlement)
+
+
+@dataclass
+class On(Connection):
+    """An open connection: whether its client gets its answer."""
+
+    answered: bool = True
+
+    def is_answered(self) -> bool:
+        return self.answered
 
 
 def set_up(rig: ServiceRig, *, decide: dict[str, Any] | None = None, **settings: Any) -> None:

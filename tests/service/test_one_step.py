@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 import re
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -29,11 +28,11 @@ from tests.rig import (
     only,
     scene,
 )
-from tests.service.standard import MARKET, QUOTE, changed, failed, set_up, settlement_of, sign
+from tests.service.standard import MARKET, QUOTE, On, changed, failed, set_up, settlement_of, sign
 from x402sim import Wallet
 from x402sim.chain import contract
 from x402sim.events import AnswerNotWritten, Event
-from x402sim.http.web import Connection, Refused
+from x402sim.http.web import Refused
 from x402sim.payer.core import settlement
 from x402sim.protocol.crypto import UNDEPLOYED, checksum, to_hex
 from x402sim.protocol.messages import PaymentRequirements, decode, encode
@@ -835,16 +834,6 @@ async def test_two_services_that_resolve_a_payment_at_once_settle_it_once(rig: S
     with beside(rig) as (other, client), broken(rig, "rpc", at_once()):
         assert await asyncio.gather(reconcile(rig.service), reconcile(other)) == [1, 1]
         assert (await client.post(QUOTE, json=ORDER, headers=payment)).status_code == 200
-
-
-@dataclass
-class On(Connection):
-    """An open connection: whether its client got its answer."""
-
-    answered: bool = True
-
-    def is_answered(self) -> bool:
-        return self.answered
 
 
 async def spent(
