@@ -9,7 +9,7 @@ import pytest
 from msgspec import convert
 
 from tests.rig import ServiceRig, broken, lose_request, only, scene
-from tests.service.test_payments import submit
+from tests.service.standard import submit
 from x402sim.protocol.messages import SettlementRequest
 from x402sim.protocol.refusals import ChainFinding, SettlementRefused
 from x402sim.protocol.states import (
