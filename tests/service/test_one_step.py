@@ -59,7 +59,7 @@ from x402sim.protocol.x402_reasons import (
 )
 from x402sim.service import gate, one_step
 from x402sim.service.policies import ServicePolicy
-from x402sim.service.reconcile import reconcile, revoke
+from x402sim.service.reconcile import reconcile
 from x402sim.service.state import Service, restarted
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
@@ -730,19 +730,6 @@ def at_once(*, is_late: bool = False) -> Fault:
         return said or await inner()
 
     return on
-
-
-@scene
-async def test_what_a_service_undoes_no_other_on_its_store_serves_from_its_memory(
-    rig: ServiceRig,
-) -> None:
-    payment_id, kept = await rig.buy(), await rig.buy()
-    with beside(rig) as (other, _):
-        undone = other.store.payments.get(payment_id)
-        assert undone is not None
-        revoke(other, undone, 1)
-        assert (await rig.ask(x_payment_id=payment_id)).status_code == 402
-        assert (await rig.ask(x_payment_id=kept)).status_code == 200
 
 
 @scene
