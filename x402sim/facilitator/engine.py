@@ -371,7 +371,6 @@ async def _run_call(
 async def _wait(
     facilitator: Facilitator, auth: Authorization, tx_hash: Hash
 ) -> Transferred | NotTransferred | PendingTransfer:
-    """Wait until a transaction is mined, and return the outcome."""
     receipt = await mined(facilitator, tx_hash, auth.from_, auth.to, auth.value)
     if not isinstance(receipt, TxReceipt):
         return receipt

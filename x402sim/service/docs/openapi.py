@@ -30,7 +30,6 @@ from x402sim.version import VERSION
 
 @cache
 def _words() -> Json:
-    """Return the words of `openapi.toml`."""
     return tomllib.loads((files(__package__) / "openapi.toml").read_text("utf-8"))
 
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 import httpx
-import msgspec
 
 from x402sim.http.bounded import Limits
 from x402sim.http.exchange import Request, Transport, Url
@@ -21,12 +20,11 @@ from x402sim.service.upstream.facilitator import read_answer
 from x402sim.service.upstream.standard import StandardEndpoints
 
 
-class UptoFacilitator:
-    """One facilitator that settles by Permit2: the URL, and the limits of answers."""
+class UptoFacilitator(StandardEndpoints):
+    """One facilitator that settles by Permit2."""
 
     def __init__(self, to: Transport, url: str, *, verify: Limits, settle: Limits) -> None:
-        self._to, self._limits = to, verify
-        self._at = StandardEndpoints(to, url, verify=verify, settle=settle)
+        super().__init__(to, url, verify=verify, settle=settle)
         self._supported_url = Url.of(httpx.URL(f"{url.rstrip('/')}/supported"))
         self._extras = dict[tuple[str, str], dict[str, str]]()
         self.sponsorings: dict[str, Any] | None = None
@@ -42,7 +40,7 @@ class UptoFacilitator:
             return known
         url = self._supported_url
         request = Request("GET", url, [(b"host", url.netloc)], b"")
-        response = await send(self._to, request, self._limits)
+        response = await send(self._to, request, self._verify)
         supported = read_answer(response, url, x402.Supported)
         self.sponsorings = sponsorings(supported.extensions)
         for kind in supported.kinds:
@@ -59,16 +57,9 @@ class UptoFacilitator:
                 return self._extras.setdefault((scheme, network), {FACILITATOR: account})
         raise Unavailable(f"the facilitator settles no {scheme} on {network}")
 
-    async def verify(self, payment: bytes, wanted: x402.RequirementsV2) -> x402.Verified:
-        """Ask whether the maximum of a payment can be settled; raises `Unavailable`."""
-        return await self._at.verified(msgspec.Raw(payment), wanted)
-
-    async def settle(self, payment: bytes, wanted: x402.RequirementsV2) -> x402.Settlement:
-        """Ask to settle the used amount, which `wanted` has.
-
-        Raises `Unavailable` and `OutcomeUnknown` as `Endpoints.settle`.
-        """
-        status, answer = await self._at.settled(msgspec.Raw(payment), wanted)
+    async def settled_used(self, payment: Any, wanted: x402.RequirementsV2) -> x402.Settlement:
+        """Ask to settle the used amount, which `wanted` has; raises as `settle`."""
+        status, answer = await self.settled(payment, wanted)
         if answer.success:
             try:
                 from_hex(answer.transaction, 32)
