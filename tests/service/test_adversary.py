@@ -122,10 +122,9 @@ async def test_what_was_claimed_is_settled_although_the_setting_is_shorter_now(
         answer(200, failed(SettleError.BALANCE.value)),
         answer(400, {"error": "busy"}),
         answer(409, "already being processed"),
-        answer(429, "slow down"),
         lose_request,
     ],
-    ids=["timed out", "used", "balance", "400", "409", "429", "lost"],
+    ids=["timed out", "used", "balance", "400", "409", "lost"],
 )
 @scene
 async def test_a_broadcast_payment_stays_pending_whatever_the_facilitator_answers(
@@ -158,7 +157,6 @@ async def test_a_broadcast_payment_stays_pending_whatever_the_facilitator_answer
     "fault",
     [
         rpc_says(eth_getLogs=[]),
-        rpc_says(eth_getLogs=None),
         rpc_says(eth_getLogs=[{"address": 1}]),
         rpc_says(eth_getLogs="rate limit"),
         rpc_says(eth_getTransactionReceipt=None),
