@@ -343,10 +343,8 @@ def _paths(facts: Facts) -> Iterator[tuple[str, Json]]:
     yield "/docs/{page}", {"get": facts.operation("docsPage", responses, parameters=[page])}
     interactive = answer("Interactive documentation.", text, media="text/html")
     yield "/docs", {"get": facts.operation("docs", interactive)}
-    yield (
-        "/openapi.json",
-        {"get": facts.operation("openapi", answer("This document.", {"type": "object"}))},
-    )
+    document = answer("This document.", {"type": "object"})
+    yield "/openapi.json", {"get": facts.operation("openapi", document)}
     health = object_of(status={"const": "ok"}, network=text)
     healthy = answer("Health check.", health, {"status": "ok", "network": facts.network})
     yield "/healthz", {"get": facts.operation("healthz", healthy)}
