@@ -24,7 +24,7 @@ from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.core import proofs
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.crypto import PrivateKey, checksum, to_hex
+from x402sim.protocol.crypto import PrivateKey, to_hex
 from x402sim.protocol.eip3009 import Authorization, transfer_digest
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import (
@@ -166,9 +166,7 @@ class _Direct(FacilitatorClient):
     async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
         moved = await engine.settle(self._facilitator, _requested(payment, requirements))
         assert isinstance(moved, engine.Transferred), moved
-        auth = moved.authorization
-        parties = checksum(auth.from_), checksum(auth.to)
-        return Moved(to_hex(moved.tx_hash), *parties, str(auth.value), requirements.network)
+        return Moved(to_hex(moved.tx_hash))
 
 
 def _requested(payment: PresentedPayment, requirements: PaymentRequirements) -> engine.Requested:

@@ -47,7 +47,3 @@ def test_an_offer_that_is_not_settled_is_left_out(changes: dict[str, Any]) -> No
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"accepts": 5}'])
 def test_a_body_without_offers_is_a_400(body: bytes) -> None:
     assert Desk().request("POST", "/accepts", content=body).status_code == 400
-
-
-def test_the_index_names_it() -> None:
-    assert "POST /accepts" in Desk().request("GET", "/").text

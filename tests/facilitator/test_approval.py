@@ -175,9 +175,3 @@ def test_an_approval_that_is_not_mined_is_told_and_not_sent_twice() -> None:
     desk.driver.set_automine(True)
     assert desk.post(SETTLE, body)["success"]
     assert [sender for sender, _ in sent(desk)] == [ALICE.address_bytes, RELAYER.address_bytes]
-
-
-def test_an_offer_sent_back_unchanged_is_no_approval() -> None:
-    offer = {"erc20ApprovalGasSponsoring": {"info": {"description": "…", "version": "1"}}}
-    answer = Desk().post(VERIFY, asking(extensions=offer))
-    assert reason(answer) == "permit2_allowance_required"

@@ -432,8 +432,9 @@ def test_a_wrong_permit_is_refused_by_its_word(path: str, changes: dict, word: s
     assert desk.driver.state.account_nonces.get(RELAYER.address_bytes, 0) == 0
 
 
-def test_an_offer_of_sponsoring_sent_back_unchanged_is_no_permit() -> None:
-    offer = {"eip2612GasSponsoring": {"info": {"description": "…", "version": "1"}}}
+@pytest.mark.parametrize("extension", ["eip2612GasSponsoring", "erc20ApprovalGasSponsoring"])
+def test_an_offer_of_sponsoring_sent_back_unchanged_is_nothing_signed(extension: str) -> None:
+    offer = {extension: {"info": {"description": "…", "version": "1"}}}
     answer = Desk().post(VERIFY, asking(extensions=offer))
     assert reason(answer) == "permit2_allowance_required"
 

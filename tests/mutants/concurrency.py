@@ -195,10 +195,7 @@ class AtWork:
 
 async def compared_too_early(service: Service, request: Request, serve: Serve) -> Answer:
     """Serve a session that had enough left a moment ago."""
-    session_id, price_base = (
-        request.session_id,
-        service.env.quote_price_base,
-    )
+    session_id, price_base = request.session_id, service.env.quote_price_base
     if not service.store.sessions.has_budget(session_id, price_base, service.clock.now_ms()):
         return await serve(request)
     await service.clock.sleep(PAUSE_S)

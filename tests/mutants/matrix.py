@@ -39,7 +39,8 @@ def write(file: Path, verdicts: Sequence[Verdict]) -> None:
 
 
 def row(verdict: Verdict) -> list[str]:
-    outcomes = [_outcome(verdict, check) for check in check_ids()]
+    found = (verdict.results.get(check) for check in check_ids())
+    outcomes = [result.outcome if result else Outcome.INCONCLUSIVE for result in found]
     news = ["" if each in NO_NEWS else str(each) for each in outcomes]
     return [*_first(verdict.name), *news]
 
@@ -80,8 +81,3 @@ def kept() -> list[list[str]]:
 
 FIRST = ("service", "class", "must_fail")
 NO_NEWS = (Outcome.PASSED, Outcome.OBSERVED)
-
-
-def _outcome(verdict: Verdict, check: str) -> Outcome:
-    result = verdict.results.get(check)
-    return result.outcome if result else Outcome.INCONCLUSIVE

@@ -125,7 +125,7 @@ async def lost_is_settled(it: Any, payment: PresentedPayment, requirements: Any)
     try:
         return await it.inner.settle(payment, requirements)
     except OutcomeUnknown:
-        return made_up(payment, requirements)
+        return made_up(payment)
 
 
 @reconciliation.defect("pending-is-settled", "4.1/settle-on-chain")
@@ -137,7 +137,7 @@ def pending_is_settled(world: World) -> World:
             return await it.inner.settle(payment, requirements)
         except OutcomeUnknown as lost:
             if re.match("the facilitator answered .*pending", str(lost)):
-                return made_up(payment, requirements)
+                return made_up(payment)
             raise
 
     return overriding("facilitator", settle=settle)(world)

@@ -26,7 +26,7 @@ from tests.mutants.middleware import answers, statuses
 from tests.mutants.mutant import Kind
 from x402sim.chain.base import Call, ChainClient
 from x402sim.facilitator.engine import Facilitator
-from x402sim.protocol.crypto import Address, checksum
+from x402sim.protocol.crypto import Address
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.refusals import Refusal, SettlementRefused
@@ -41,16 +41,9 @@ RECORD = "/api/payments/"
 YES = Verdict(is_valid=True)
 
 
-def made_up(payment: PresentedPayment, requirements: Any) -> Moved:
+def made_up(payment: PresentedPayment) -> Moved:
     """Return what a facilitator answers for a payment that it has settled."""
-    auth = payment.authorization
-    return Moved(
-        tx_hash="0x" + hashlib.sha256(payment.text.encode()).hexdigest(),
-        payer=checksum(auth.from_) if auth else "",
-        to=requirements.pay_to,
-        amount=requirements.max_amount_required,
-        network=requirements.network,
-    )
+    return Moved("0x" + hashlib.sha256(payment.text.encode()).hexdigest())
 
 
 # --- the defects ---
@@ -111,7 +104,7 @@ async def signed_a_while_ago(it: Any, payment: PresentedPayment, *of: Any) -> An
 async def every_answer_is_settled(it: Any, payment: PresentedPayment, requirements: Any) -> Any:
     """The facilitator's answer 200 is taken for success, although it reports a failure."""
     outcome = await it.inner.settle(payment, requirements)
-    return made_up(payment, requirements) if isinstance(outcome, NotMoved) else outcome
+    return made_up(payment) if isinstance(outcome, NotMoved) else outcome
 
 
 @settlement.defect("always-the-price-of-a-quote", "4.4/deposit-flow", into("facilitator"))

@@ -2,16 +2,21 @@
 
 import base64
 import json
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
 import msgspec
 
 from tests.rig import ServiceRig
+from x402sim.chain.base import Call
+from x402sim.http.web import Connection
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.crypto import parse_address
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import Hash, parse_address
 from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.header import authorization_of, encode_header
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
@@ -78,6 +83,42 @@ def changed(text: str, claims: dict[str, Any]) -> str:
 def settlement_of(version: Version, answer: httpx.Response) -> Settlement:
     """Return what an answer says became of the payment."""
     return json_in(answer.headers[RESPONSE_HEADERS[version]], Settlement)
+
+
+async def record(rig: ServiceRig, required: httpx.Response) -> dict[str, Any]:
+    """Return the record of the payment for a 402."""
+    return await rig.record(required.json()["paymentId"])
+
+
+async def is_served(rig: ServiceRig, required: httpx.Response) -> bool:
+    """Tell whether the payment id of a 402 is served."""
+    return (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 200
+
+
+def in_form(header: str, form: Callable[[bytes], bytes]) -> str:
+    """Return a payment header with another form of its signature."""
+    auth, signature = authorization_of(header)
+    return encode_header(auth, form(signature), TESTNET)
+
+
+def low_v(signature: bytes) -> bytes:
+    return signature[:64] + bytes([signature[64] - 27])
+
+
+async def submit(rig: ServiceRig, header: str) -> Hash:
+    """Submit a signed authorization as a third party; return the transaction hash."""
+    data = abi.transfer_with_authorization(*authorization_of(header))
+    return await rig.parts.chain.send(Call(rig.bob.address_bytes, TESTNET.asset, data))
+
+
+@dataclass
+class On(Connection):
+    """An open connection: whether its client gets its answer."""
+
+    answered: bool = True
+
+    def is_answered(self) -> bool:
+        return self.answered
 
 
 def set_up(rig: ServiceRig, *, decide: dict[str, Any] | None = None, **settings: Any) -> None:

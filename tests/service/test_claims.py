@@ -10,11 +10,10 @@ import json
 import pytest
 
 from tests.own_parts import SettleAgain
+from tests.service.standard import in_form, low_v
 from tests.world.playing import played
 from x402sim import Fault, LiveWorld, Payer, Settings, World, events
 from x402sim.policies import ServicePolicy
-from x402sim.protocol.header import authorization_of, encode_header
-from x402sim.protocol.networks import TESTNET
 from x402sim.report.reading import checks_of
 from x402sim.service.store import Store
 
@@ -24,15 +23,7 @@ SLOW_VERIFY = Fault(victim="facilitator", does="delay request", path="/verify", 
 
 
 def with_a_bad_signature(header: str) -> str:
-    auth, signature = authorization_of(header)
-    return encode_header(
-        auth, bytes([*signature[:10], signature[10] ^ 1, *signature[11:]]), TESTNET
-    )
-
-
-def with_a_low_v(header: str) -> str:
-    auth, signature = authorization_of(header)
-    return encode_header(auth, bytes([*signature[:64], signature[64] - 27]), TESTNET)
+    return in_form(header, lambda it: bytes([*it[:10], it[10] ^ 1, *it[11:]]))
 
 
 async def is_paid_once(world: LiveWorld, payer: Payer, *payment_ids: str) -> bool:
@@ -192,7 +183,7 @@ async def test_a_header_that_was_not_sent_stays_so_while_the_node_is_silent(
     first = alice.sign(required)
     assert (await alice.pay(required, first)).status == 402
     await world.fault(Fault(victim="rpc", does="refuse", contains="eth_getCode", times=1))
-    assert (await alice.pay(required, with_a_low_v(first))).status == 502
+    assert (await alice.pay(required, in_form(first, low_v))).status == 502
     await world.fund(alice.address, "1.00")
     assert (await alice.pay(required, alice.sign(required))).status == 200
 

@@ -2,9 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, closing, suppress
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,9 @@ from tests.rig import (
     lose_request,
     scene,
 )
-from x402sim.chain.base import LogFilter
+from tests.service.standard import On
 from x402sim.events import DebitUndone
 from x402sim.http import web
-from x402sim.http.web import Connection
-from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.refusals import Unpaid
 from x402sim.protocol.routes import AGENTS, MARKET
@@ -172,21 +169,13 @@ async def test_two_requests_at_once_spend_the_last_unit_once(rig: ServiceRig) ->
 # --- clients that hang up ------------------------------------------------------------------
 
 
-@dataclass
-class Hung(Connection):
-    """A connection whose client is there at the first look, and has hung up at the last."""
-
-    def is_answered(self) -> bool:
-        return False
-
-
 async def hang_up(
     rig: ServiceRig, session_id: str, service: Service | None = None
 ) -> Callable[[], Awaitable[None]]:
     """Debit a session for a client that hangs up; return what concludes the request."""
     content, service = Response(), service or rig.service
     granted = await gate.find_pass(service, {"x-session-id": session_id}, QUOTE, 10_000)
-    await gate.spend(service, granted, content, Hung())
+    await gate.spend(service, granted, content, On(answered=False))
     assert content.background is not None
     return content.background
 
@@ -206,38 +195,6 @@ async def test_a_debit_whose_answer_is_not_written_is_undone(rig: ServiceRig) ->
     assert (await rig.ask(x_session_id=session_id)).status_code == 402
 
 
-@dataclass
-class Story:
-    """A session of 0.03 with one debit, whose time is over, and two services on its database."""
-
-    rig: ServiceRig
-    other: Service
-    session_id: str
-    undo: Callable[[], Awaitable[None]]
-    """Ends the request of the debit, whose client has left."""
-
-    async def ends_with(self, *refunds: int) -> None:
-        """Everything is paid back, in these transfers, and nothing twice."""
-        for _ in range(3):
-            self.rig.now[0] += 300
-            await asyncio.gather(sessions.expire(self.rig.service), sessions.expire(self.other))
-        shown = (await self.rig.http.get(f"/api/sessions/{self.session_id}")).json()
-        assert (shown["released"], shown["status"], self.rig.earned) == ("0", "refunded", 0)
-        wallet = self.rig.service.env.wallet
-        topics = ((abi.TRANSFER_EVENT,), (abi.word(wallet),))
-        logs = self.rig.parts.chain.machine.logs(LogFilter(0, 10**9, (), topics))
-        assert sorted(int.from_bytes(each.data) for each in logs) == sorted(refunds)
-
-
-@asynccontextmanager
-async def story(rig: ServiceRig) -> AsyncIterator[Story]:
-    session_id = (await rig.open_session("0.03", 60))["sessionId"]
-    undo = await hang_up(rig, session_id)
-    rig.now[0] += 61
-    with beside(rig) as (other, _):
-        yield Story(rig, other, session_id, undo)
-
-
 @pytest.fixture
 def db(tmp_path: Path) -> Path:
     return tmp_path / "shared.db"
@@ -245,12 +202,20 @@ def db(tmp_path: Path) -> Path:
 
 @scene
 async def test_a_second_refund_whose_record_is_lost_is_paid_once(rig: ServiceRig) -> None:
-    async with story(rig) as it:
-        await sessions.expire(it.other)
-        await it.undo()
+    session_id = (await rig.open_session("0.03", 60))["sessionId"]
+    undo = await hang_up(rig, session_id)
+    rig.now[0] += 61
+    with beside(rig) as (other, _):
+        await sessions.expire(other)
+        await undo()
         assert await sessions.expire(rig.service) == 1
         rig.service.store.execute("UPDATE refunds SET status = 'pending', tx_hash = NULL")
-        await it.ends_with(20_000, 10_000)
+        for _ in range(3):
+            rig.now[0] += 300
+            await asyncio.gather(sessions.expire(rig.service), sessions.expire(other))
+    shown = (await rig.http.get(f"/api/sessions/{session_id}")).json()
+    assert (shown["released"], shown["status"], rig.earned) == ("0", "refunded", 0)
+    assert rig.transfers() == 3, "a deposit of 0.03, and refunds of 0.02 and of 0.01"
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 import re
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -29,12 +28,11 @@ from tests.rig import (
     only,
     scene,
 )
-from tests.service.standard import MARKET, QUOTE, changed, failed, set_up, settlement_of, sign
+from tests.service.standard import MARKET, QUOTE, On, changed, failed, set_up, settlement_of, sign
 from x402sim import Wallet
 from x402sim.chain import contract
-from x402sim.events import AnswerNotWritten, Event
-from x402sim.http.web import Connection, Refused
-from x402sim.payer.core import settlement
+from x402sim.events import AnswerNotWritten
+from x402sim.http.web import Refused
 from x402sim.protocol.crypto import UNDEPLOYED, checksum, to_hex
 from x402sim.protocol.messages import PaymentRequirements, decode, encode
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
@@ -60,7 +58,7 @@ from x402sim.protocol.x402_reasons import (
 )
 from x402sim.service import gate, one_step
 from x402sim.service.policies import ServicePolicy
-from x402sim.service.reconcile import reconcile, revoke
+from x402sim.service.reconcile import reconcile
 from x402sim.service.state import Service, restarted
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
@@ -431,7 +429,8 @@ async def test_a_client_that_closes_before_its_answer_is_written_is_served_later
     assert "is being answered" in waiting.json()["reason"]
     assert content.background is not None
     await content.background()
-    assert AnswerNotWritten(payment_id=content.headers["x-payment-id"]) in told_by(rig)
+    left = AnswerNotWritten(payment_id=content.headers["x-payment-id"])
+    assert left in [entry.event for entry in rig.parts.journal]
     assert (await rig.ask(**payment)).status_code == 200
     assert (await rig.ask(**payment)).status_code == 402
 
@@ -460,8 +459,7 @@ async def test_a_full_disk_after_the_answer_serves_nobody_again_but_who_left_bef
     assert (await rig.ask(**payment)).status_code == status
 
 
-def told_by(rig: ServiceRig) -> list[Event]:
-    return [entry.event for entry in rig.parts.journal]
+OTHER_NAME = "pay_another_0123456789"
 
 
 async def named(rig: ServiceRig, value: Any = "pay_0123456789abcdef") -> dict[str, str]:
@@ -520,7 +518,7 @@ async def test_of_two_payments_with_one_name_the_second_is_refused_uncharged(
     assert answers[1].json()["error"] == "Payment identifier in use"
     assert rig.transfers() == 1
     assert (await rig.ask(**payments[0])).content == answers[0].content
-    assert (await rig.ask(**name(payments[1], "pay_another_0123456789"))).status_code == 200
+    assert (await rig.ask(**name(payments[1], OTHER_NAME))).status_code == 200
 
 
 @scene
@@ -544,9 +542,6 @@ async def test_a_settled_payment_is_not_served_under_the_name_of_another(rig: Se
     assert (await rig.ask(**name(plain))).status_code == 409
     assert (await rig.ask(**plain)).status_code == 200
     assert rig.transfers() == 2
-
-
-OTHER_NAME = "pay_another_0123456789"
 
 
 @pytest.mark.parametrize("is_payer", [True, False])
@@ -624,7 +619,7 @@ async def test_a_kept_answer_ends_with_its_authorization_unless_that_settled_lat
     first = await rig.ask(**payment)
     assert first.status_code == 200
     rig.now[0] += 0 if settles_late else 301
-    assert (await rig.ask(**await named(rig, "pay_another_0123456789"))).status_code == 200
+    assert (await rig.ask(**await named(rig, OTHER_NAME))).status_code == 200
     again = await rig.ask(**payment)
     assert (again.status_code, rig.transfers()) == (200 if settles_late else 402, 2)
     assert (again.content == first.content) is settles_late
@@ -734,19 +729,6 @@ def at_once(*, is_late: bool = False) -> Fault:
 
 
 @scene
-async def test_what_a_service_undoes_no_other_on_its_store_serves_from_its_memory(
-    rig: ServiceRig,
-) -> None:
-    payment_id, kept = await rig.buy(), await rig.buy()
-    with beside(rig) as (other, _):
-        undone = other.store.payments.get(payment_id)
-        assert undone is not None
-        revoke(other, undone, 1)
-        assert (await rig.ask(x_payment_id=payment_id)).status_code == 402
-        assert (await rig.ask(x_payment_id=kept)).status_code == 200
-
-
-@scene
 async def test_what_a_service_answers_no_other_on_its_store_does_however_long(
     rig: ServiceRig,
 ) -> None:
@@ -785,13 +767,9 @@ async def test_two_services_that_get_one_header_at_once_settle_it_once(
     rig: ServiceRig, steps: int, is_late: bool
 ) -> None:
     required = await rig.ask()
-    body = required.json()
+    path, sent = PAY, {"json": rig.settlement(required)}
     if steps == 1:
         path, sent = QUOTE, {"json": ORDER, "headers": sign(rig, 2, required)}
-    else:
-        header = rig.sign(required)
-        asked = settlement(body["paymentId"], header, body["paymentRequirements"])
-        path, sent = PAY, {"json": asked}
     slow = broken(rig, "facilitator", deliver if is_late else take_time)
     with beside(rig) as (_, other), broken(rig, "rpc", at_once(is_late=is_late)), slow:
         answers = await asyncio.gather(rig.http.post(path, **sent), other.post(path, **sent))
@@ -808,11 +786,8 @@ async def test_two_services_that_get_two_headers_for_one_id_at_once_settle_one(
     rig: ServiceRig, is_late: bool
 ) -> None:
     required = await rig.ask()
-    body = required.json()
-    sent = [
-        settlement(body["paymentId"], rig.sign(required, wallet), body["paymentRequirements"])
-        for wallet in (rig.alice, rig.bob)
-    ]
+    headers = [rig.sign(required, wallet) for wallet in (rig.alice, rig.bob)]
+    sent = [rig.settlement(required, each) for each in headers]
     slow = broken(rig, "facilitator", deliver if is_late else take_time)
     with beside(rig) as (_, other), broken(rig, "rpc", at_once(is_late=is_late)), slow:
         answers = await asyncio.gather(
@@ -835,16 +810,6 @@ async def test_two_services_that_resolve_a_payment_at_once_settle_it_once(rig: S
     with beside(rig) as (other, client), broken(rig, "rpc", at_once()):
         assert await asyncio.gather(reconcile(rig.service), reconcile(other)) == [1, 1]
         assert (await client.post(QUOTE, json=ORDER, headers=payment)).status_code == 200
-
-
-@dataclass
-class On(Connection):
-    """An open connection: whether its client got its answer."""
-
-    answered: bool = True
-
-    def is_answered(self) -> bool:
-        return self.answered
 
 
 async def spent(

@@ -1,7 +1,7 @@
 """What each policy of a service does, and what a policy of the user's own can do."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -29,10 +29,6 @@ LOST = Fault(victim="facilitator", does="lose answer", path="/settle")
 
 def with_policy(**policy: Any) -> Settings:
     return Settings(policy=ServicePolicy(**policy), phase=0)
-
-
-def run_with(story: Story, invariants: bool = True, **policy: Any) -> Run:
-    return World(seed=1, service=with_policy(**policy), invariants=invariants).play(story)
 
 
 def play(story: Story, **policy: Any) -> Run:
@@ -184,9 +180,10 @@ def test_it_serves_before_the_settlement_and_may_never_be_paid() -> None:
         assert (await alice.ask(payment_id=required.payment_id)).status == 402
         assert await alice.balance() == 1_000_000
 
-    run = run_with(story, serve=ServeBeforeSettle())
-    assert [check.clause for check in checks_of(run.journal) if not check.ok] == [SERVED_IF_PAID]
-    assert run_with(story, serve=ServeBeforeSettle(), invariants=False).outcome == "passed"
+    world = World(seed=1, service=with_policy(serve=ServeBeforeSettle()))
+    checks = checks_of(world.play(story).journal)
+    assert [check.clause for check in checks if not check.ok] == [SERVED_IF_PAID]
+    assert replace(world, invariants=False).play(story).outcome == "passed"
 
 
 @played(service=with_policy(serve=FailToServe(0.3)))
@@ -236,25 +233,6 @@ async def thief(world: LiveWorld) -> None:
     assert len(await world.transfers(alice)) == 1
 
 
-@pytest.mark.parametrize(
-    ("policy", "grants", "breaks"),
-    [
-        ({}, 1, set()),
-        ({"claim": NoClaim()}, MANY, {ORDER_ONCE}),
-        ({"serve": ServeBeforeSettle()}, 1, {SERVED_IF_PAID}),
-        ({"claim": NoClaim(), "serve": ServeBeforeSettle()}, MANY, {SERVED_IF_PAID, ORDER_ONCE}),
-    ],
-    ids=["correct", "no claim", "served before", "both"],
-)
-def test_one_authorization_buys_one_order_unless_nothing_reserves_it(
-    policy: dict[str, Any], grants: int, breaks: set[str]
-) -> None:
-    run = World(service=with_policy(**policy), latency={"facilitator": 0.1}).play(thief)
-    (note,) = (entry.event for entry in run.journal.of(Note))
-    seen = {check.clause for check in checks_of(run.journal) if not check.ok}
-    assert (note.data["n"], seen, raised_in(run.journal)) == (grants, breaks, [])
-
-
 async def repeated_in_flight(world: LiveWorld) -> None:
     """A payment is shown while the facilitator settles it, and again afterwards."""
     alice = await world.payer("alice", balance="1.00")
@@ -268,20 +246,29 @@ async def repeated_in_flight(world: LiveWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "in_flight"),
+    ("policy", "grants", "breaks", "in_flight"),
     [
-        ({}, 402),
-        ({"claim": NoClaim()}, 402),
-        ({"serve": ServeBeforeSettle()}, 200),
-        ({"claim": NoClaim(), "serve": ServeBeforeSettle()}, 200),
+        ({}, 1, set(), 402),
+        ({"claim": NoClaim()}, MANY, {ORDER_ONCE}, 402),
+        ({"serve": ServeBeforeSettle()}, 1, {SERVED_IF_PAID}, 200),
+        (
+            {"claim": NoClaim(), "serve": ServeBeforeSettle()},
+            MANY,
+            {SERVED_IF_PAID, ORDER_ONCE},
+            200,
+        ),
     ],
     ids=["correct", "no claim", "served before", "both"],
 )
-def test_a_payment_in_flight_opens_what_the_policy_serves_before_settlement(
-    policy: dict[str, Any], in_flight: int
+def test_one_authorization_buys_one_order_unless_nothing_reserves_it(
+    policy: dict[str, Any], grants: int, breaks: set[str], in_flight: int
 ) -> None:
-    run = World(service=with_policy(**policy), latency={"facilitator": 0.1}).play(
-        repeated_in_flight
-    )
+    """And a payment in flight opens what the policy serves before the settlement."""
+    world = World(service=with_policy(**policy), latency={"facilitator": 0.1})
+    run = world.play(thief)
+    (note,) = (entry.event for entry in run.journal.of(Note))
+    seen = {check.clause for check in checks_of(run.journal) if not check.ok}
+    assert (note.data["n"], seen, raised_in(run.journal)) == (grants, breaks, [])
+    run = world.play(repeated_in_flight)
     (note,) = (entry.event for entry in run.journal.of(Note))
     assert note.data["seen"] == [in_flight, 200]

@@ -9,7 +9,7 @@ import pytest
 from msgspec import convert
 
 from tests.rig import ServiceRig, broken, lose_request, only, scene
-from tests.service.test_payments import submit
+from tests.service.standard import submit
 from x402sim.protocol.messages import SettlementRequest
 from x402sim.protocol.refusals import ChainFinding, SettlementRefused
 from x402sim.protocol.states import (
@@ -31,6 +31,9 @@ OFF_CHAIN = "0x" + "ab" * 32
 USED = NonceUse(block_number=5, tx_hash=OFF_CHAIN, transfers=(), canceled=False)
 
 
+Happens = Callable[[ServiceRig, Attempt], object]
+
+
 async def present(rig: ServiceRig, sent: SettlementRequest) -> None:
     """What `pay` does with a header before it sends it."""
     request = await payments.validate(rig.service, sent)
@@ -43,39 +46,34 @@ async def present(rig: ServiceRig, sent: SettlementRequest) -> None:
         pass
 
 
-def answer(finding: ChainFinding, use: NonceUse | None = None) -> ChainAnswer:
-    return ChainAnswer(finding, use, height=1)
+def finds(finding: ChainFinding, use: NonceUse | None = None) -> Happens:
+    return lambda rig, at: follow(rig.service, at, ChainAnswer(finding, use, height=1))
 
 
-Happens = Callable[[ServiceRig, Attempt], object]
-HAPPENS: dict[PaymentEvent, Happens] = {
-    PaymentEvent.NOT_TAKEN: lambda rig, at: rig.service.store.payments.mark_not_submitted(
-        at.number
-    ),
-    PaymentEvent.MAYBE_TAKEN: lambda rig, at: rig.service.store.payments.mark_maybe_submitted(
-        at.number
-    ),
-    PaymentEvent.PAID: lambda rig, at: follow(rig.service, at, answer(ChainFinding.PAID, USED)),
-    PaymentEvent.PAID_AGAIN: lambda rig, at: follow(
-        rig.service, at, answer(ChainFinding.PAID, USED)
-    ),
-    PaymentEvent.NOT_YET: lambda rig, at: follow(rig.service, at, answer(ChainFinding.NOT_YET)),
-    PaymentEvent.UNDONE: lambda rig, at: follow(rig.service, at, answer(ChainFinding.NOT_YET)),
-    PaymentEvent.NEVER: lambda rig, at: follow(rig.service, at, answer(ChainFinding.NEVER)),
-    PaymentEvent.SILENT: lambda rig, at: follow(rig.service, at, answer(ChainFinding.UNKNOWN)),
-    PaymentEvent.IN_BLOCK: lambda rig, at: rig.service.store.payments.set_block(
-        at.number, OFF_CHAIN, 5
-    ),
-    PaymentEvent.DEEP: lambda rig, at: rig.service.store.payments.set_deep(at.number),
-    PaymentEvent.DROPPED: lambda rig, at: rig.service.store.payments.drop_claim(at.number),
-    PaymentEvent.FORGOTTEN: lambda rig, at: rig.service.store.payments.forget(at.number),
-    PaymentEvent.RESTARTED: lambda rig, at: restart(rig),
-}
+def moves_by(method: str, *more: object) -> Happens:
+    return lambda rig, at: getattr(rig.service.store.payments, method)(at.number, *more)
 
 
-def restart(rig: ServiceRig) -> None:
+def restart(rig: ServiceRig, _: Attempt) -> None:
     rig.service.store.end_waits("payments")
     rig.restart()
+
+
+HAPPENS: dict[PaymentEvent, Happens] = {
+    PaymentEvent.NOT_TAKEN: moves_by("mark_not_submitted"),
+    PaymentEvent.MAYBE_TAKEN: moves_by("mark_maybe_submitted"),
+    PaymentEvent.PAID: finds(ChainFinding.PAID, USED),
+    PaymentEvent.PAID_AGAIN: finds(ChainFinding.PAID, USED),
+    PaymentEvent.NOT_YET: finds(ChainFinding.NOT_YET),
+    PaymentEvent.UNDONE: finds(ChainFinding.NOT_YET),
+    PaymentEvent.NEVER: finds(ChainFinding.NEVER),
+    PaymentEvent.SILENT: finds(ChainFinding.UNKNOWN),
+    PaymentEvent.IN_BLOCK: moves_by("set_block", OFF_CHAIN, 5),
+    PaymentEvent.DEEP: moves_by("set_deep"),
+    PaymentEvent.DROPPED: moves_by("drop_claim"),
+    PaymentEvent.FORGOTTEN: moves_by("forget"),
+    PaymentEvent.RESTARTED: restart,
+}
 
 
 async def in_state(
@@ -97,12 +95,8 @@ async def in_state(
     return sent, other, attempt
 
 
-def pay_otherwise(rig: ServiceRig, attempt: Attempt) -> None:
-    """Store another attempt, with a nonce of its own, that has paid for the same payment id."""
-    copy_settled(rig, attempt, "nonce = x'00'")
-
-
 def copy_settled(rig: ServiceRig, attempt: Attempt, changed: str) -> None:
+    """Store another attempt that has paid, equal but for one column."""
     names = rig.service.store.execute("SELECT name FROM pragma_table_info('payments')").fetchall()
     column, _, value = changed.split()
     same = ", ".join(name for (name,) in names if name not in ("attempt", "state", column))
@@ -143,9 +137,9 @@ async def test_each_cell_of_the_table(
     if event is PaymentEvent.PAID_AGAIN:
         if state is PaymentState.SETTLED:
             with pytest.raises(sqlite3.IntegrityError):  # one attempt for an id is settled
-                pay_otherwise(rig, attempt)
+                copy_settled(rig, attempt, "nonce = x'00'")
             return
-        pay_otherwise(rig, attempt)
+        copy_settled(rig, attempt, "nonce = x'00'")
     if event is PaymentEvent.UNDONE:
         store.execute("UPDATE payments SET block_number = 5 WHERE state = 'settled'")
     before = store.execute("SELECT * FROM payments").fetchall()

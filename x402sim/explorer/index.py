@@ -80,17 +80,13 @@ class Index:
         """Return a transaction; None if unknown or not visible yet."""
         self.queries.append(Query(tx_hash, self.clock.now_ms()))
         tx = await self.chain.transaction(tx_hash)
-        if tx is None or await self._sees(tx.block_hash):
-            return tx
-        return None
+        return tx if tx is None or await self._sees(tx.block_hash) else None
 
     async def receipt(self, tx_hash: Hash) -> TxReceipt | None:
         """Return a transaction's receipt; None if unknown, waiting or not visible yet."""
         self.queries.append(Query(tx_hash, self.clock.now_ms()))
         receipt = await self.chain.receipt(tx_hash)
-        if receipt is None or await self._sees(receipt.block_hash):
-            return receipt
-        return None
+        return receipt if receipt is None or await self._sees(receipt.block_hash) else None
 
     async def height(self) -> int:
         """Return the number of the newest visible block; 0 if there is none."""

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from x402sim.chain.base import GAS_LIMIT, Call, ChainError, ChainUnavailable, Reverted
-from x402sim.facilitator.engine import Facilitator
+from x402sim.facilitator.engine import Facilitator, Refused
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, Hash, checksum, from_hex
+from x402sim.protocol.crypto import Address, checksum, from_hex
 from x402sim.protocol.messages import Wire
 from x402sim.protocol.money import parse_base
 from x402sim.protocol.permit2 import PERMIT2
@@ -27,16 +27,6 @@ TX_FAILED = "erc20_approval_tx_failed"
 BROADCAST_FAILED = "erc20_approval_broadcast_failed"
 FEES, TIP_WEI = 4, 4 * 10**9
 """The most that a payer is sent for a unit of gas: so many base fees, and this tip."""
-
-
-class Refused(Exception):
-    """A payment by Permit2 that is refused: the standard's word, a message, and the hash of a
-    transaction mined without effect.
-    """
-
-    def __init__(self, reason: str, message: str, tx_hash: Hash | None = None) -> None:
-        super().__init__(reason, message)
-        self.reason, self.message, self.tx_hash = reason, message, tx_hash
 
 
 class Info(Wire, frozen=True):

@@ -133,9 +133,8 @@ def _settle_answer(
             )
         case NotTransferred():
             error = _ERRORS.get(outcome.why, SettleError.FAILED).value
-        case InvalidPayment(
-            why=InvalidReason.SIGNATURE
-        ):  # settle and verify have different texts for it
+        case InvalidPayment(why=InvalidReason.SIGNATURE):
+            # settle and verify have different texts for it
             error = SettleError.SIGNATURE.value
         case InvalidPayment():
             error = cronos.invalid_reason(outcome.why, outcome.value)

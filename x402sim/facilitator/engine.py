@@ -132,6 +132,16 @@ class Requested(msgspec.Struct, frozen=True):
     terms: StandardTerms | None = None
 
 
+class Refused(Exception):
+    """A payment that is refused in the standard's words: the word, a message, and the hash of a
+    transaction mined without effect.
+    """
+
+    def __init__(self, reason: str, message: str, tx_hash: Hash | None = None) -> None:
+        super().__init__(reason, message)
+        self.reason, self.message, self.tx_hash = reason, message, tx_hash
+
+
 class InvalidPayment(msgspec.Struct, frozen=True):
     """The payment is invalid for its requirements; `value` is the invalid value.
 
@@ -361,7 +371,6 @@ async def _run_call(
 async def _wait(
     facilitator: Facilitator, auth: Authorization, tx_hash: Hash
 ) -> Transferred | NotTransferred | PendingTransfer:
-    """Wait until a transaction is mined, and return the outcome."""
     receipt = await mined(facilitator, tx_hash, auth.from_, auth.to, auth.value)
     if not isinstance(receipt, TxReceipt):
         return receipt

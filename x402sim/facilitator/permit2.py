@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from x402sim.chain.base import Call, ChainError, ChainUnavailable, Reverted
 from x402sim.facilitator.approval import (
     Approval,
-    Refused,
     broadcast,
     missing_wei,
     read_approval,
@@ -23,6 +22,7 @@ from x402sim.facilitator.engine import (
     Facilitator,
     NotTransferred,
     PendingTransfer,
+    Refused,
     accepted_by_wallet,
     mined,
     one_at_a_time,

@@ -10,7 +10,7 @@ POST /accepts is not in the standard: the answer has the offers of a shop that t
 settles, with the token's domain. Shops with `@faremeter/middleware` call it before each 402.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,12 +23,12 @@ from starlette.routing import Route
 from x402sim.chain.base import Call, ChainError, ChainUnavailable
 from x402sim.chain.reverts import Cause
 from x402sim.facilitator import discovery, engine, permit2
-from x402sim.facilitator.approval import Refused
 from x402sim.facilitator.discovery import AnyPayment, Catalogue
 from x402sim.facilitator.engine import (
     Facilitator,
     InvalidPayment,
     PendingTransfer,
+    Refused,
     Requested,
     Transferred,
 )
@@ -73,10 +73,6 @@ POST {ACCEPTS_PATH}   {{x402Version, accepts}}; answers those of `accepts` that 
 """
 
 
-class _Unread(Exception):
-    """A request that cannot be read: the standard's reason, and which part is wrong and how."""
-
-
 class _Read(msgspec.Struct, frozen=True):
     """A request in one version."""
 
@@ -88,7 +84,6 @@ class _Read(msgspec.Struct, frozen=True):
 class _Judged(msgspec.Struct, frozen=True):
     """What verify or settle answers: a refusal's word and details, or else the paid offer."""
 
-    payer: str | None = None
     reason: str | None = None
     message: str | None = None
     sent: Hash | None = None
@@ -140,27 +135,26 @@ class _Api:
 
     async def verify(self, request: Request) -> Response:
         facilitator, body = await self._addressed(request)
-        judge = _verify_permit2 if _is_permit2(body) else _verify
-        judged = await judge(facilitator, body)
+        judged = await _judged(facilitator, body, settles=False)
         headers = self._catalogue.note(*judged.paid, is_settled=False) if judged.paid else {}
         verdict = x402.Verified(
             is_valid=judged.reason is None,
             invalid_reason=judged.reason,
             invalid_message=judged.message,
-            payer=judged.payer,
+            payer=_named_payer(body),
         )
         return web.answer(verdict, headers=headers)
 
     async def settle(self, request: Request) -> Response:
         facilitator, body = await self._addressed(request)
-        judge = _settle_permit2 if _is_permit2(body) else _settle
-        judged, delay_s = await judge(facilitator, body), facilitator.settings.listing_delay_s
+        judged = await _judged(facilitator, body, settles=True)
+        delay_s = facilitator.settings.listing_delay_s
         headers = self._catalogue.note(*judged.paid, delay_s=delay_s) if judged.paid else {}
         settled = x402.Settlement(
             success=judged.reason is None,
             transaction=to_hex(judged.sent) if judged.sent else "",
             network=x402.network_name(1 if _version(body) == 1 else 2, facilitator.network),
-            payer=judged.payer,
+            payer=_named_payer(body),
             amount=judged.amount,
             error_reason=judged.reason,
             error_message=judged.message,
@@ -214,7 +208,7 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
 
 
 def _named_payer(body: x402.FacilitatorRequest) -> str | None:
-    """Return the payer that a payment names, unread; None without one.
+    """Return the payer that a payment names, read or not; None without one.
 
     The texts' examples of answers all have the payer, and the Python SDK of version 1 reads no
     other answer.
@@ -222,7 +216,10 @@ def _named_payer(body: x402.FacilitatorRequest) -> str | None:
     sent: Any = object_in(bytes(body.payment_payload)) or {}
     payload = sent.get("payload")
     known = payload if isinstance(payload, dict) else {}
-    auth = known.get("authorization", known.get("permit2Authorization"))
+    names = ["authorization", "permit2Authorization"]
+    if _is_permit2(body):
+        names.reverse()
+    auth = known.get(names[0], known.get(names[1]))
     named = auth.get("from") if isinstance(auth, dict) else None
     try:
         return checksum(parse_address(named)) if isinstance(named, str) else None
@@ -230,84 +227,56 @@ def _named_payer(body: x402.FacilitatorRequest) -> str | None:
         return None
 
 
-# --- payments by Permit2 -------------------------------------------------------------
-
-
 def _is_permit2(body: x402.FacilitatorRequest) -> bool:
     sent: Any = object_in(bytes(body.payment_payload)) or {}
     return is_permit2(sent.get("payload")) and x402.version_in(_version(body)) == 2
 
 
-async def _verify_permit2(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Judged:
-    payer = _named_payer(body)
+async def _judged(
+    facilitator: Facilitator, body: x402.FacilitatorRequest, *, settles: bool
+) -> _Judged:
+    """Verify or settle a payment, by Permit2 or by an authorization of EIP-3009."""
+    judge = _by_permit2 if _is_permit2(body) else _by_authorization
     try:
-        requested = _permit2_request(body, settles=False)
-        payer = checksum(requested.auth.from_)
-        await permit2.verify(facilitator, requested)
+        return await judge(facilitator, body, settles=settles)
     except Refused as refused:
-        return _Judged(payer, refused.reason, refused.message)
-    except ChainUnavailable as error:
-        return _Judged(payer, x402_reasons.UNEXPECTED_VERIFY, str(error))
-    return _Judged(payer, paid=(requested.payment, requested.wanted))
-
-
-async def _settle_permit2(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Judged:
-    payer = _named_payer(body)
-    try:
-        requested = _permit2_request(body, settles=True)
-        payer = checksum(requested.auth.from_)
-        outcome = await permit2.settle(facilitator, requested)
-    except Refused as refused:
-        message = refused.message and refused.message[:MOST_DETAIL]
-        return _Judged(payer, refused.reason, message, refused.tx_hash)
+        return _Judged(refused.reason, refused.message[:MOST_DETAIL], refused.tx_hash)
     except ChainUnavailable as error:  # nothing was sent
-        return _Judged(payer, x402_reasons.UNEXPECTED_SETTLE, str(error)[:MOST_DETAIL])
+        unexpected = x402_reasons.UNEXPECTED_SETTLE if settles else x402_reasons.UNEXPECTED_VERIFY
+        return _Judged(unexpected, str(error)[:MOST_DETAIL])
+
+
+async def _by_permit2(
+    facilitator: Facilitator, body: x402.FacilitatorRequest, *, settles: bool
+) -> _Judged:
+    payment, wanted = bytes(body.payment_payload), bytes(body.payment_requirements)
+    requested = permit2.read(payment, wanted, settles=settles)
+    if not settles:
+        await permit2.verify(facilitator, requested)
+        return _Judged(paid=(requested.payment, requested.wanted))
+    outcome = await permit2.settle(facilitator, requested)
     if isinstance(outcome, PendingTransfer):
-        return _Judged(payer, x402_reasons.PENDING, WAITS, outcome.tx_hash)
+        return _Judged(x402_reasons.PENDING, WAITS, outcome.tx_hash)
     amount = requested.wanted.amount if requested.wanted.scheme == UPTO else None
     # the offer has the maximum
     offered = replace(requested.wanted, amount=str(requested.auth.amount))
     paid = (requested.payment, offered) if outcome else None
-    return _Judged(payer, sent=outcome, amount=amount, paid=paid)
+    return _Judged(sent=outcome, amount=amount, paid=paid)
 
 
-def _permit2_request(body: x402.FacilitatorRequest, *, settles: bool) -> permit2.Permit2Request:
-    payment, wanted = bytes(body.payment_payload), bytes(body.payment_requirements)
-    return permit2.read(payment, wanted, settles=settles)
-
-
-# --- payments by an authorization of EIP-3009 ----------------------------------------
-
-
-async def _verify(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Judged:
-    judge, unexpected = engine.verify_and_simulate, x402_reasons.UNEXPECTED_VERIFY
-    return await _judged(facilitator, body, judge, unexpected)
-
-
-async def _settle(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Judged:
-    return await _judged(facilitator, body, engine.settle, x402_reasons.UNEXPECTED_SETTLE)
-
-
-async def _judged(
-    facilitator: Facilitator,
-    body: x402.FacilitatorRequest,
-    judge: Callable[[Facilitator, Requested], Awaitable[engine.SettleResult | None]],
-    unexpected: str,
+async def _by_authorization(
+    facilitator: Facilitator, body: x402.FacilitatorRequest, *, settles: bool
 ) -> _Judged:
-    """Judge a payment; `unexpected` is the reason if the chain does not answer."""
-    payer = _named_payer(body)
-    try:
-        read = _read(facilitator, body)
-        payer = checksum(read.payment.signed.authorization.from_)
-        outcome = await judge(facilitator, read.requested)
-    except _Unread as unread:
-        return _Judged(payer, *unread.args)
-    except ChainUnavailable as error:  # nothing was sent
-        return _Judged(payer, unexpected, str(error))
+    read = _read(facilitator, body)
+    outcome: engine.SettleResult | None
+    if settles:
+        outcome = await engine.settle(facilitator, read.requested)
+    else:
+        outcome = await engine.verify_and_simulate(facilitator, read.requested)
     sent = None if outcome is None or isinstance(outcome, InvalidPayment) else outcome.tx_hash
     reason, message = await _why(facilitator, read, outcome)
     paid = (read.payment, read.wanted) if reason is None else None
-    return _Judged(payer, reason, message, sent, paid=paid)
+    return _Judged(reason, message, sent, paid=paid)
 
 
 async def _why(
@@ -359,30 +328,30 @@ async def _balance(facilitator: Facilitator, auth: Authorization) -> str:
 
 
 def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
-    """Read the parts of a request, in the named version; raises `_Unread`."""
+    """Read the parts of a request, in the named version; raises `Refused`."""
     named = _version(body)
     version = x402.version_in(named)
     if version is None:
         wrong_version = f"x402Version: wanted 1 or 2, got {shown(named)}"
-        raise _Unread(x402_reasons.INVALID_VERSION, wrong_version)
+        raise Refused(x402_reasons.INVALID_VERSION, wrong_version)
     ours = x402.network_name(version, facilitator.network)
     payment = _payment(version, bytes(body.payment_payload), ours)
     kind = _RequestedV1 if version == 1 else x402.RequirementsV2
     try:
         wanted: x402.AnyRequirements = decode(bytes(body.payment_requirements), kind)
     except BadMessage as wrong:
-        raise _Unread(x402_reasons.INVALID_REQUIREMENTS, str(wrong)) from None
+        raise Refused(x402_reasons.INVALID_REQUIREMENTS, str(wrong)) from None
     accepted = payment.accepted
     if accepted is not None and accepted != wanted and (odd := _wrong_form(accepted, ours)):
-        raise _Unread(x402_reasons.INVALID_PAYLOAD, odd)
+        raise Refused(x402_reasons.INVALID_PAYLOAD, odd)
     if wanted.max_timeout_seconds < 1:
-        raise _Unread(x402_reasons.INVALID_REQUIREMENTS, _wrong_form(wanted, ours))
+        raise Refused(x402_reasons.INVALID_REQUIREMENTS, _wrong_form(wanted, ours))
     if (unsupported := x402.unsupported_in(wanted.extra)) is not None:
-        raise _Unread(unsupported.reason, str(unsupported))
+        raise Refused(unsupported.reason, str(unsupported))
     signed = payment.signed
     if wanted.amount == "0" and not signed.authorization.value:
         # anybody can sign payments of nothing, without a token, and the gas would be ours
-        raise _Unread(x402_reasons.INVALID_REQUIREMENTS, "amount: wanted more than 0")
+        raise Refused(x402_reasons.INVALID_REQUIREMENTS, "amount: wanted more than 0")
     if version == 1:  # a payment of version 1 names no token: the signature binds the token
         signed = msgspec.structs.replace(signed, asset=wanted.asset)
     requested = Requested(
@@ -411,33 +380,33 @@ class _RequestedV1(x402.RequirementsV1, frozen=True):
 
 
 def _payment(version: x402.Version, sent: bytes, ours: str) -> x402.StandardPayment:
-    """Read the payment in a request; raises `_Unread`.
+    """Read the payment in a request; raises `Refused`.
 
     An unreadable payment of another network is refused for the network.
     """
     try:
         return x402.payment_of(version, sent)
     except x402.Unsupported as other:
-        raise _Unread(other.reason, str(other)) from None
+        raise Refused(other.reason, str(other)) from None
     except BadMessage as wrong:
         terms: Any = object_in(sent) or {}
         terms = terms if version == 1 else terms.get("accepted")
         network = terms.get("network") if isinstance(terms, dict) else None
         if isinstance(network, str) and network != ours:
             detail = f"network: wanted {ours}, got {network[:80]}"
-            raise _Unread(x402_reasons.NETWORK, detail) from None
-        raise _Unread(x402_reasons.INVALID_PAYLOAD, str(wrong)) from None
+            raise Refused(x402_reasons.NETWORK, detail) from None
+        raise Refused(x402_reasons.INVALID_PAYLOAD, str(wrong)) from None
 
 
-def _wrong_form(wanted: x402.AnyRequirements, ours: str | None) -> str | None:
-    """Return which amount, time or address of some requirements is malformed; None if none is.
+def _wrong_form(wanted: x402.AnyRequirements, ours: str | None) -> str:
+    """Return which amount, time or address of some requirements is malformed; "" if none is.
 
     Requirements of another scheme or network may have other forms, and are refused by name.
     """
     if wanted.max_timeout_seconds < 1:
         return f"maxTimeoutSeconds: wanted at least 1, got {shown(wanted.max_timeout_seconds)}"
     if wanted.scheme != x402.SCHEME or wanted.network != ours:
-        return None
+        return ""
     amount_name = "maxAmountRequired" if isinstance(wanted, x402.RequirementsV1) else "amount"
     for name, parse, value in (
         (amount_name, parse_base, wanted.amount),
@@ -448,7 +417,7 @@ def _wrong_form(wanted: x402.AnyRequirements, ours: str | None) -> str | None:
             parse(value)
         except ValueError as wrong:
             return f"{name}: {wrong}"
-    return None
+    return ""
 
 
 def _version(body: x402.FacilitatorRequest) -> Any:

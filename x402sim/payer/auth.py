@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import httpx
 import msgspec
@@ -32,7 +32,6 @@ from x402sim.payer.core import (
 from x402sim.payer.flow import (
     Flow,
     FlowAuth,
-    Maybe,
     Send,
     Step,
     post,
@@ -79,6 +78,9 @@ DEADLINE_S = 120.0
 
 T = TypeVar("T")
 Served = Callable[[httpx.Response], bool]
+Sending = Generator[Step, httpx.Response | None, httpx.Response | Literal["settled", "over"]]
+"""Sends a payment, and returns the answer, if the exchange ends with it. Else the payment is
+settled, and its proof is shown next; or it is over, and another may be signed."""
 Required = dict[Network, PaymentRequired | AnyRequired]
 _TEST_NETWORKS = {
     name: each
@@ -353,9 +355,10 @@ class PaymentAuth(FlowAuth):
             return response
         required = self._read(order.step.request, response)
         while True:  # another is signed only after every earlier payment is over
-            answer = yield from self._resend(order)
-            if answer is not None:
-                return answer
+            if payments.unresolved is not None:
+                sent = yield from self._resend(order, payments.unresolved)
+                if isinstance(sent, httpx.Response):
+                    return sent
             if not payments.replace_unresolved():
                 break
         if not payments.unserved or payments.unserved[-1].was_refused:
@@ -365,9 +368,9 @@ class PaymentAuth(FlowAuth):
                 raise shown_in_vain(order.step.request.url, order.shown)
             payment = yield from self._sign(required)
             payments.note_given_up()
-            answer = yield from self._settle(order, payment)
-            if answer is not None:
-                return answer
+            sent = yield from self._settle(order, payment)
+            if isinstance(sent, httpx.Response):
+                return sent
         response = yield from self._show_unserved(order)
         if response.status_code == 402:
             raise self._not_served(order)
@@ -452,40 +455,37 @@ class PaymentAuth(FlowAuth):
             f"max_unserved (now {self.max_unserved})",
         )
 
-    def _resend(self, order: Order) -> Maybe:
+    def _resend(self, order: Order, payment: Payment) -> Sending:
         """Send the unresolved payment again; raises `PaymentFailed` if it stays unresolved.
 
         An expired payment is tried once as proof, in case the server has been paid after all: any
         answer but a 402 is returned.
         """
         payments = order.payments
-        if (payment := payments.unresolved) is None:
-            return None
         try:
             return (yield from self._settle(order, payment))
         except AttemptOver:
             if payment.version is not None and payment.hint:  # paid, but its answer broke off
                 payments.settled(payment)
-                return None
+                return "settled"
             payments.unresolved = payment  # until another is signed: this payment may be settled
             if payment.version is not None:
-                return None
+                return "over"
         response = yield from _send(order, payment.proof)
         if not is_inconclusive(response):
             if response.status_code == 402:
-                return None
+                return "over"
             payment.hint = f"{response.status_code} when it was shown"
             payments.settled(payment)
             self._note_served(order, payment, response)
         return response
 
-    def _settle(self, order: Order, payment: Payment) -> Maybe:
-        """Send a payment; raises `PaymentFailed` unless the payment is settled.
+    def _settle(self, order: Order, payment: Payment) -> Sending:
+        """Send a payment; raises `AttemptOver` or `PaymentFailed` unless the payment is settled.
 
-        In one step, the answer to the paying request is returned, unless the answer is a 402.
-
-        The payment is kept and sent again later unless the answer is final, also if the
-        connection breaks: httpx then closes this generator.
+        In one step, the answer to the paying request is returned, unless the answer is a 402. The
+        payment is kept and sent again later unless the answer is final, also if the connection
+        breaks: httpx then closes this generator.
         """
         payments = order.payments
         payment.sent, payment.sent_s = payment.sent + 1, self.clock.now_s()
@@ -512,7 +512,7 @@ class PaymentAuth(FlowAuth):
         else:
             payment.hint = answer
         order.store()  # settled: after a restart, too, it is shown until it has bought something
-        return None
+        return "settled"
 
     def _send_in_one_step(
         self, order: Order, payment: Payment, version: Version

@@ -204,8 +204,6 @@ Flow = Generator[Step, httpx.Response | None, httpx.Response]
 
 If an answer cannot be read, the error is raised where the flow yielded the request.
 """
-Maybe = Generator[Step, httpx.Response | None, httpx.Response | None]
-"""A part of a flow, which returns the last answer if the flow ends there, else None."""
 
 
 def send(step: Send) -> Flow:

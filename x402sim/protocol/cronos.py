@@ -15,9 +15,10 @@ VERSION = 1
 VERSION_HEADER = "X402-Version"
 HEADERS = {"Content-Type": "application/json", VERSION_HEADER: str(VERSION)}
 HEALTH_PATH = "/healthcheck"
-SUPPORTED_PATH = "/v2/x402/supported"
-VERIFY_PATH = "/v2/x402/verify"
-SETTLE_PATH = "/v2/x402/settle"
+PATH = "/v2/x402"
+SUPPORTED_PATH = f"{PATH}/supported"
+VERIFY_PATH = f"{PATH}/verify"
+SETTLE_PATH = f"{PATH}/settle"
 
 
 class FacilitatorRequest(Wire, frozen=True):

@@ -286,18 +286,16 @@ def service_app(service: Service) -> Starlette:
     def route(path: str, handler: Handler, method: str = "GET") -> Route:
         return Route(path, partial(handler, service), methods=[method])
 
-    def protocol() -> list[Route]:
-        return [
-            route(PAY, pay, "POST"),
-            route(SESSIONS, create_session, "POST"),
-            route(routes.SESSION + "session_{rest}", show_session),
-            route(routes.PAYMENTS + "{payment_id}", show_payment),
-        ]
-
+    protocol = [
+        route(PAY, pay, "POST"),
+        route(SESSIONS, create_session, "POST"),
+        route(routes.SESSION + "session_{rest}", show_session),
+        route(routes.PAYMENTS + "{payment_id}", show_payment),
+    ]
     built_in = [
         route(QUOTE, perp_quote, "POST"),
         route(MARKET, perp_market),
-        *protocol(),
+        *protocol,
         route(AGENTS, list_agents),
         route("/healthz", health),
         *documentation(service),
@@ -305,6 +303,6 @@ def service_app(service: Service) -> Starlette:
     if not service.env.shop:
         return web.Application(built_in)
     ours = web.Application(built_in)
-    first = [*protocol(), *(each for each in built_in if each.path == WELL_KNOWN)]
+    first = [*protocol, *(each for each in built_in if each.path == WELL_KNOWN)]
     own = Route("/{path:path}", partial(own_good, service, ours), methods=_METHODS)
     return web.Application([*first, own])

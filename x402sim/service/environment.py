@@ -89,18 +89,19 @@ class Environment:
 
     def facilitator(self, to: Transport) -> FacilitatorClient | StandardFacilitator:
         """Return the client of the facilitator."""
-        verify = Limits(deadline_s=self.settings.verify_timeout_s)
-        settle = Limits(deadline_s=self.settings.settle_timeout_s)
-        url = self.facilitator_url
+        url, limits = self.facilitator_url, self._limits
         if self.dialect == "standard":
-            return StandardFacilitator(to, url, self.network, verify=verify, settle=settle)
-        return FacilitatorClient(to, url, verify=verify, settle=settle)
+            return StandardFacilitator(to, url, self.network, **limits)
+        return FacilitatorClient(to, url, **limits)
 
     def upto(self, to: Transport) -> UptoFacilitator:
         """Return the client of the facilitator for payments in `upto`."""
-        verify = Limits(deadline_s=self.settings.verify_timeout_s)
-        settle = Limits(deadline_s=self.settings.settle_timeout_s)
-        return UptoFacilitator(to, self.facilitator_url, verify=verify, settle=settle)
+        return UptoFacilitator(to, self.facilitator_url, **self._limits)
+
+    @property
+    def _limits(self) -> dict[str, Limits]:
+        verify_s, settle_s = self.settings.verify_timeout_s, self.settings.settle_timeout_s
+        return {"verify": Limits(deadline_s=verify_s), "settle": Limits(deadline_s=settle_s)}
 
     def explorer(self, to: Transport) -> ExplorerClient | RpcClient:
         """Return the client of the chain explorer, or of the node if there is no explorer."""

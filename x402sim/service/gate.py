@@ -103,7 +103,6 @@ async def spend(
 async def _undo_unless_answered(
     service: Service, session: SessionPass, connection: Connection
 ) -> None:
-    """Undo a debit whose answer was not written."""
     if not connection.is_answered():
         undo_debit(service, session.session_id, session.amount_base, session.resource)
 

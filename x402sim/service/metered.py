@@ -305,7 +305,7 @@ async def _claim(
     if state.is_used:  # perhaps by an earlier sale: the store may have been cleared
         raise Unpaid(words.NONCE, "nonce: used before this request")
     try:
-        verified = await service.upto.verify(paid.body, offer)
+        verified = await service.upto.verified(msgspec.Raw(paid.body), offer)
     except Unavailable as gone:
         raise _unreachable(service, Refusal.UNREACHABLE, gone) from gone
     if not verified.is_valid:
@@ -377,7 +377,7 @@ async def _ask_to_settle(service: Service, usage: Usage) -> tuple[str, str]:
     payment = words.permit2_payment_of(usage.payment)
     wanted = replace(payment.accepted, amount=str(usage.used))
     try:
-        outcome = await service.upto.settle(usage.payment, wanted)
+        outcome = await service.upto.settled_used(msgspec.Raw(usage.payment), wanted)
     except Unavailable as gone:
         return x402_reasons.UNEXPECTED_SETTLE, str(gone)
     except OutcomeUnknown as lost:
@@ -449,7 +449,6 @@ def _owed(reason: str, headers: dict[str, str] | None = None) -> Unpaid:
 
 
 def _content(service: Service, usage: Usage) -> Response:
-    """Return the kept answer with the receipt."""
     if usage.answer is None:
         raise Unpaid(words.NONCE, "this message has been served; sign a new one")
     stored = msgspec.msgpack.decode(usage.answer, type=StoredResponse)

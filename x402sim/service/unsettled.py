@@ -184,7 +184,6 @@ def _retry_advice(
     finding: ChainFinding,
     maybe_submitted: bool,
 ) -> str:
-    """Return the advice while the header may still pay."""
     again = "send the same payment header again"
     if refusal is Refusal.INSUFFICIENT_BALANCE:
         again = f"fund the payer and {again}"

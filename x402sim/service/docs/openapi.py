@@ -30,7 +30,6 @@ from x402sim.version import VERSION
 
 @cache
 def _words() -> Json:
-    """Return the words of `openapi.toml`."""
     return tomllib.loads((files(__package__) / "openapi.toml").read_text("utf-8"))
 
 
@@ -344,10 +343,8 @@ def _paths(facts: Facts) -> Iterator[tuple[str, Json]]:
     yield "/docs/{page}", {"get": facts.operation("docsPage", responses, parameters=[page])}
     interactive = answer("Interactive documentation.", text, media="text/html")
     yield "/docs", {"get": facts.operation("docs", interactive)}
-    yield (
-        "/openapi.json",
-        {"get": facts.operation("openapi", answer("This document.", {"type": "object"}))},
-    )
+    document = answer("This document.", {"type": "object"})
+    yield "/openapi.json", {"get": facts.operation("openapi", document)}
     health = object_of(status={"const": "ok"}, network=text)
     healthy = answer("Health check.", health, {"status": "ok", "network": facts.network})
     yield "/healthz", {"get": facts.operation("healthz", healthy)}

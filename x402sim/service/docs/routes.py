@@ -103,7 +103,6 @@ async def asset(name: str, media_type: str, _: Request) -> Response:
 
 
 def _links(request: Request) -> dict[str, str]:
-    """Return the links at the top of each page, by title."""
     root = request.scope.get("root_path", "")
     return {
         "Guide": f"{root}/docs/guide/index.md",
@@ -113,5 +112,4 @@ def _links(request: Request) -> dict[str, str]:
 
 
 def _base(request: Request) -> str:
-    """Return the service's address in this request."""
     return str(request.base_url).rstrip("/")

@@ -5,7 +5,7 @@ Receipts of both are read alike; logs of other contracts are ignored.
 Clauses: 8/indexer-query.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -132,12 +132,7 @@ class RpcClient:
 
         The token's state shows only the use; the token's events show the transaction.
         """
-        try:
-            return await self._nonce_state(authorizer, nonce)
-        except (
-            JsonRpcError
-        ):  # many nodes keep the newest state only, and a block may have come meanwhile
-            return await self._nonce_state(authorizer, nonce)
+        return await _twice(partial(self._nonce_state, authorizer, nonce))
 
     async def _nonce_state(self, authorizer: Address, nonce: bytes) -> NonceState:
         """Ask once, for the state at the head's own block, which no node behind the head has."""
@@ -159,10 +154,7 @@ class RpcClient:
         Permit2's bitmap shows only the use of the nonce; the transaction's calldata names the
         message and the amount. None looks for no transaction.
         """
-        try:
-            return await self._permit_state(auth, since_block)
-        except JsonRpcError:  # as in `nonce_state`
-            return await self._permit_state(auth, since_block)
+        return await _twice(partial(self._permit_state, auth, since_block))
 
     async def _permit_state(
         self, auth: Permit2Authorization, since_block: int | None
@@ -188,7 +180,9 @@ class RpcClient:
         }
         hashes = await self._call(_hashes, "eth_getLogs", wanted)
         for tx_hash in hashes:
-            data = await self._call(_input, "eth_getTransactionByHash", tx_hash)
+            data = await self._call(
+                lambda tx: _bytes(tx["input"]), "eth_getTransactionByHash", tx_hash
+            )
             amount_base = abi.settled_amount(auth, data)
             mined = None if amount_base is None else await self.transaction(tx_hash)
             if mined and (auth.from_, auth.to, amount_base) in mined.transfers and mined.succeeded:
@@ -204,15 +198,16 @@ class RpcClient:
         """
         call = {"to": to_hex(account), "data": to_hex(abi.is_valid_signature(digest, signature))}
         try:
-            return await self._call(_is_valid, "eth_call", call, "latest")
+            answer = await self._call(_bytes, "eth_call", call, "latest")
         except JsonRpcError as error:
             if error.is_revert:
                 return False
             raise
+        return answer[:32] == abi.VALID_SIGNATURE
 
     async def has_code(self, account: Address) -> bool:
         """Tell whether an account is a contract, or delegates to a contract (EIP-7702)."""
-        return await self._call(_is_code, "eth_getCode", to_hex(account), "latest")
+        return bool(await self._call(_bytes, "eth_getCode", to_hex(account), "latest"))
 
     async def height(self) -> int:
         """Return the number of the newest block."""
@@ -242,6 +237,16 @@ class RpcClient:
         return result_in(answer, self._url, "the RPC", read)
 
 
+async def _twice(ask: Callable[[], Awaitable[Read]]) -> Read:
+    """Ask, and once more after an error: many nodes keep the newest state only, and a block may
+    have come meanwhile.
+    """
+    try:
+        return await ask()
+    except JsonRpcError:
+        return await ask()
+
+
 def _head(block: Any) -> tuple[str, int]:
     """Return a block's number, as sent, and the time in Unix seconds."""
     block_number(block["number"])
@@ -260,17 +265,8 @@ def _hashes(logs: Any) -> list[str]:
     return list(dict.fromkeys(to_hex(from_hex(log["transactionHash"], 32)) for log in logs))
 
 
-def _input(tx: Any) -> bytes:
-    text = tx["input"]
+def _bytes(text: str) -> bytes:
     return from_hex(text, len(text) // 2 - 1)
-
-
-def _is_code(answer: str) -> bool:
-    return len(from_hex(answer, (len(answer) - 2) // 2)) > 0
-
-
-def _is_valid(answer: str) -> bool:
-    return from_hex(answer, (len(answer) - 2) // 2)[:32] == abi.VALID_SIGNATURE
 
 
 class ExplorerClient:

@@ -39,13 +39,9 @@ _MISSES: Mapping[str, Literal["validAfter", "validBefore"]] = {
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """The facilitator's answer: money has moved. Nothing is checked yet."""
+    """The facilitator's answer: it has moved what it was asked to move."""
 
     tx_hash: str
-    payer: str
-    to: str
-    amount: str
-    network: str
 
 
 class NotMoved(msgspec.Struct, frozen=True):
@@ -73,19 +69,6 @@ class Verdict(msgspec.Struct, frozen=True):
 Outcome = Moved | NotMoved
 
 
-def request(payment: PresentedPayment, requirements: PaymentRequirements) -> bytes:
-    """Return the body of verify and settle, from header and requirements (4.1/build-verify).
-
-    The header is opaque: the service passes the text on.
-    """
-    asked = cronos.FacilitatorRequest(
-        x402_version=cronos.VERSION,
-        payment_header=payment.text,
-        payment_requirements=requirements,
-    )
-    return encode(asked)
-
-
 def refusal_of(error: str) -> Refusal:
     """Translate an error of settle into the text of section 7.
 
@@ -94,57 +77,59 @@ def refusal_of(error: str) -> Refusal:
     return _REFUSALS.get(error, Refusal.FAILED)
 
 
+class Endpoints:
+    """Verify and settle of one facilitator: the URLs, and the limits of the answers."""
+
+    def __init__(
+        self, to: Transport, url: str, headers: Headers, *, verify: Limits, settle: Limits
+    ) -> None:
+        self._to, self._headers, self._verify, self._settle = to, headers, verify, settle
+        self._verify_url = Url.of(httpx.URL(f"{url}/verify"))
+        self._settle_url = Url.of(httpx.URL(f"{url}/settle"))
+
+    async def verify(self, body: bytes, kind: type[Answer]) -> tuple[int, Answer]:
+        """Return status and answer; with any status below 500, a named refusal counts.
+
+        Raises `Unavailable`.
+        """
+        response = await post(self._to, self._verify_url, body, self._headers, self._verify)
+        return response.status, read_answer(response, self._verify_url, kind)
+
+    async def settle(self, body: bytes, kind: type[Answer]) -> tuple[int, Answer]:
+        """Ask to settle; raises `OutcomeUnknown`, or `Unavailable` if nothing can have arrived."""
+        try:
+            response = await post(self._to, self._settle_url, body, self._headers, self._settle)
+            return response.status, read_answer(response, self._settle_url, kind)
+        except Unavailable as error:
+            if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
+                raise
+            raise OutcomeUnknown(str(error)) from error
+
+
 class FacilitatorClient:
-    """One facilitator: the URL, and the limits of answers to verify and settle."""
+    """One facilitator in the dialect of Cronos."""
 
     def __init__(self, to: Transport, url: str, *, verify: Limits, settle: Limits) -> None:
-        self._to = to
-        self._verify_url = Url.of(httpx.URL(url + cronos.VERIFY_PATH))
-        self._settle_url = Url.of(httpx.URL(url + cronos.SETTLE_PATH))
-        self._verify, self._settle = verify, settle
+        self._at = Endpoints(to, url + cronos.PATH, _HEADERS, verify=verify, settle=settle)
 
     async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
         """Ask whether a payment is valid; raises `Unavailable`."""
-        body = request(payment, requirements)
-        kind = cronos.VerifyAnswer
-        _, answer = await asked(self._to, self._verify_url, body, _HEADERS, self._verify, kind)
+        _, answer = await self._at.verify(request(payment, requirements), cronos.VerifyAnswer)
         return Verdict(answer.is_valid, answer.invalid_reason)
 
     async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
-        """Ask to settle; raises `Unavailable` and `OutcomeUnknown` as `asked_to_settle`."""
-        body = request(payment, requirements)
-        _, answer = await asked_to_settle(
-            self._to, self._settle_url, body, _HEADERS, self._settle, _SETTLED
-        )
+        """Ask to settle; raises `Unavailable` and `OutcomeUnknown` as `Endpoints.settle`."""
+        _, answer = await self._at.settle(request(payment, requirements), _SETTLED)
         if isinstance(answer, cronos.Failed):
             return NotMoved(refusal_of(answer.error), answer.error, _MISSES.get(answer.error))
-        moved = Moved(answer.tx_hash, answer.from_, answer.to, answer.value, answer.network)
-        if not _is_as_requested(moved, payment, requirements):
+        if not _is_as_requested(answer, payment, requirements):
             raise OutcomeUnknown("the facilitator settled something else than it was asked to")
-        return moved
+        return Moved(answer.tx_hash)
 
 
-async def asked(
-    to: Transport, url: Url, body: bytes, headers: Headers, limits: Limits, kind: type[Answer]
-) -> tuple[int, Answer]:
-    """Return status and answer of a facilitator; with any status below 500, a named refusal counts.
-
-    Raises `Unavailable`.
-    """
-    response = await post(to, url, body, headers, limits)
-    return response.status, read_answer(response, url, kind)
-
-
-async def asked_to_settle(
-    to: Transport, url: Url, body: bytes, headers: Headers, limits: Limits, kind: type[Answer]
-) -> tuple[int, Answer]:
-    """Ask to settle; raises `OutcomeUnknown`, or `Unavailable` if nothing can have arrived."""
-    try:
-        return await asked(to, url, body, headers, limits, kind)
-    except Unavailable as error:
-        if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
-            raise
-        raise OutcomeUnknown(str(error)) from error
+def request(payment: PresentedPayment, requirements: PaymentRequirements) -> bytes:
+    """Return the body of verify and settle (4.1/build-verify); the header is opaque."""
+    return encode(cronos.FacilitatorRequest(cronos.VERSION, payment.text, requirements))
 
 
 def read_answer(response: Response, url: Url, kind: type[Answer]) -> Answer:
@@ -161,7 +146,7 @@ def read_answer(response: Response, url: Url, kind: type[Answer]) -> Answer:
 
 
 def _is_as_requested(
-    moved: Moved, payment: PresentedPayment, requirements: PaymentRequirements
+    moved: cronos.Settled, payment: PresentedPayment, requirements: PaymentRequirements
 ) -> bool:
     """Tell whether the facilitator moved the requested amount from payer to payee.
 
@@ -171,8 +156,8 @@ def _is_as_requested(
         return False
     try:
         from_hex(moved.tx_hash, 32)
-        is_from_payer = parse_address(moved.payer) == payment.authorization.from_
+        is_from_payer = parse_address(moved.from_) == payment.authorization.from_
     except ValueError:
         return False
     wanted = requirements.network, requirements.pay_to.lower(), requirements.max_amount_required
-    return is_from_payer and (moved.network, moved.to.lower(), moved.amount) == wanted
+    return is_from_payer and (moved.network, moved.to.lower(), moved.value) == wanted

@@ -4,12 +4,10 @@ Money has moved if settle answers 200 with `success` true, and a payment is good
 200 with `isValid` true; everything else is a refusal in the standard's words, or nonsense.
 """
 
-from typing import Literal
-
-import httpx
+from typing import Any, Literal
 
 from x402sim.http.bounded import Limits
-from x402sim.http.exchange import Transport, Url
+from x402sim.http.exchange import Transport
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import from_hex, parse_address
 from x402sim.protocol.differences import difference
@@ -21,12 +19,11 @@ from x402sim.protocol.rules import MATCH, Verification, first_broken
 from x402sim.protocol.x402_reasons import PENDING, Meaning, meaning_of
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.facilitator import (
+    Endpoints,
     Moved,
     NotMoved,
     Outcome,
     Verdict,
-    asked,
-    asked_to_settle,
 )
 
 _REFUSALS: dict[Meaning, Refusal] = {
@@ -43,60 +40,69 @@ _MISSES: dict[Meaning, Literal["validAfter", "validBefore"]] = {
 }
 
 
+class StandardEndpoints(Endpoints):
+    """Verify and settle of one facilitator, in version 2 of the standard."""
+
+    def __init__(self, to: Transport, url: str, *, verify: Limits, settle: Limits) -> None:
+        headers = [(b"content-type", b"application/json")]
+        super().__init__(to, url.rstrip("/"), headers, verify=verify, settle=settle)
+
+    async def verified(self, payment: Any, wanted: x402.RequirementsV2) -> x402.Verified:
+        """Ask whether a payment is valid; raises `Unavailable`."""
+        status, answer = await self.verify(_request(payment, wanted), x402.Verified)
+        if answer.is_valid and status != 200:
+            raise Unavailable(f"verify answered {status} and isValid true")
+        return answer
+
+    async def settled(
+        self, payment: Any, wanted: x402.RequirementsV2
+    ) -> tuple[int, x402.Settlement]:
+        """Ask to settle; raises as `settle`."""
+        status, said = await self.settle(_request(payment, wanted), x402.ForeignSettlement)
+        return status, said.plain
+
+
+def _request(payment: Any, wanted: x402.RequirementsV2) -> bytes:
+    """Return the body of verify and settle (4.1/build-verify)."""
+    return encode({"x402Version": 2, "paymentPayload": payment, "paymentRequirements": wanted})
+
+
 class StandardFacilitator:
     """One facilitator of the standard, with the methods of `FacilitatorClient`."""
 
     def __init__(
         self, to: Transport, url: str, network: Network, *, verify: Limits, settle: Limits
     ) -> None:
-        self._to, self._network = to, network
-        self._verify_url = Url.of(httpx.URL(f"{url.rstrip('/')}/verify"))
-        self._settle_url = Url.of(httpx.URL(f"{url.rstrip('/')}/settle"))
-        self._verify, self._settle = verify, settle
+        self._at = StandardEndpoints(to, url, verify=verify, settle=settle)
+        self._network = network
 
     async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
         """Ask whether a payment is valid; raises `Unavailable`."""
         if wrong := self._differs(payment, requirements):
             return Verdict(is_valid=False, refused=NotMoved(Refusal.INVALID_SIGNATURE, wrong))
-        body = self._request(payment, requirements)
-        status, answer = await asked(
-            self._to, self._verify_url, body, _HEADERS, self._verify, x402.Verified
-        )
-        if answer.is_valid and status != 200:
-            raise Unavailable(f"verify answered {status} and isValid true")
+        answer = await self._at.verified(*self._paid(payment, requirements))
         if answer.is_valid:
             return Verdict(is_valid=True)
         refused = _refused(answer.invalid_reason, answer.invalid_message)
         return Verdict(is_valid=False, refused=refused)
 
     async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
-        """Ask to settle; raises `Unavailable` and `OutcomeUnknown` as `asked_to_settle`."""
+        """Ask to settle; raises `Unavailable` and `OutcomeUnknown` as `Endpoints.settle`."""
         if wrong := self._differs(payment, requirements):
             return NotMoved(Refusal.INVALID_SIGNATURE, wrong)
-        body = self._request(payment, requirements)
-        status, said = await asked_to_settle(
-            self._to, self._settle_url, body, _HEADERS, self._settle, x402.ForeignSettlement
-        )
-        answer = said.plain
+        status, answer = await self._at.settled(*self._paid(payment, requirements))
         if not answer.success:
             return _refused(answer.error_reason, answer.error_message, answer.transaction)
-        network = self._network
         try:
             from_hex(answer.transaction, 32)
-            is_ours = status == 200 and answer.network == network.caip2
+            is_ours = status == 200 and answer.network == self._network.caip2
             payer = payment.authorization and payment.authorization.from_
             is_ours &= answer.payer is None or parse_address(answer.payer) == payer
         except ValueError:
             is_ours = False
         if not is_ours:
             raise OutcomeUnknown(f"settle answered {status} and a receipt of another payment")
-        return Moved(
-            answer.transaction,
-            answer.payer or "",
-            requirements.pay_to,
-            requirements.max_amount_required,
-            network.name,
-        )
+        return Moved(answer.transaction)
 
     def _differs(self, payment: PresentedPayment, requirements: PaymentRequirements) -> str:
         """Return where a header differs from the requirements, "" if it does not.
@@ -110,16 +116,14 @@ class StandardFacilitator:
         )
         return difference(broken.refusal, case) if broken else ""
 
-    def _request(self, payment: PresentedPayment, requirements: PaymentRequirements) -> bytes:
-        """Return the body of verify and settle (4.1/build-verify)."""
+    def _paid(
+        self, payment: PresentedPayment, requirements: PaymentRequirements
+    ) -> tuple[x402.PaymentV2, x402.RequirementsV2]:
+        """Return the payment in version 2, and what it pays for."""
         assert payment.signed is not None
         wanted = x402.requirements_v2(requirements, self._network)
         payload = x402.exact_payload(payment.signed.authorization, payment.signed.signature)
-        paid = x402.PaymentV2(x402_version=2, accepted=wanted, payload=payload)
-        return encode({"x402Version": 2, "paymentPayload": paid, "paymentRequirements": wanted})
-
-
-_HEADERS = [(b"content-type", b"application/json")]
+        return x402.PaymentV2(x402_version=2, accepted=wanted, payload=payload), wanted
 
 
 def _refused(word: str | None, message: str | None, transaction: str = "") -> NotMoved:

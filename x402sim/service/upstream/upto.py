@@ -3,13 +3,11 @@
 from typing import Any
 
 import httpx
-import msgspec
 
 from x402sim.http.bounded import Limits
 from x402sim.http.exchange import Request, Transport, Url
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import from_hex, parse_address
-from x402sim.protocol.messages import encode
 from x402sim.protocol.permit2_payments import (
     FACILITATOR,
     METHOD,
@@ -18,20 +16,16 @@ from x402sim.protocol.permit2_payments import (
     sponsorings,
 )
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable, send
-from x402sim.service.upstream.facilitator import asked, asked_to_settle, read_answer
+from x402sim.service.upstream.facilitator import read_answer
+from x402sim.service.upstream.standard import StandardEndpoints
 
-_HEADERS = [(b"content-type", b"application/json")]
 
-
-class UptoFacilitator:
-    """One facilitator that settles by Permit2: the URL, and the limits of answers."""
+class UptoFacilitator(StandardEndpoints):
+    """One facilitator that settles by Permit2."""
 
     def __init__(self, to: Transport, url: str, *, verify: Limits, settle: Limits) -> None:
-        self._to, self._verify, self._settle = to, verify, settle
-        self._verify_url, self._settle_url, self._supported_url = (
-            Url.of(httpx.URL(f"{url.rstrip('/')}/{verb}"))
-            for verb in ("verify", "settle", "supported")
-        )
+        super().__init__(to, url, verify=verify, settle=settle)
+        self._supported_url = Url.of(httpx.URL(f"{url.rstrip('/')}/supported"))
         self._extras = dict[tuple[str, str], dict[str, str]]()
         self.sponsorings: dict[str, Any] | None = None
         """The facilitator's sponsorings as extensions of a 402, once `extra_of` has asked."""
@@ -45,9 +39,8 @@ class UptoFacilitator:
         if (known := self._extras.get((scheme, network))) is not None:
             return known
         url = self._supported_url
-        response = await send(
-            self._to, Request("GET", url, [(b"host", url.netloc)], b""), self._verify
-        )
+        request = Request("GET", url, [(b"host", url.netloc)], b"")
+        response = await send(self._to, request, self._verify)
         supported = read_answer(response, url, x402.Supported)
         self.sponsorings = sponsorings(supported.extensions)
         for kind in supported.kinds:
@@ -64,26 +57,9 @@ class UptoFacilitator:
                 return self._extras.setdefault((scheme, network), {FACILITATOR: account})
         raise Unavailable(f"the facilitator settles no {scheme} on {network}")
 
-    async def verify(self, payment: bytes, wanted: x402.RequirementsV2) -> x402.Verified:
-        """Ask whether the maximum of a payment can be settled; raises `Unavailable`."""
-        body = _request(payment, wanted)
-        status, answer = await asked(
-            self._to, self._verify_url, body, _HEADERS, self._verify, x402.Verified
-        )
-        if answer.is_valid and status != 200:
-            raise Unavailable(f"verify answered {status} and isValid true")
-        return answer
-
-    async def settle(self, payment: bytes, wanted: x402.RequirementsV2) -> x402.Settlement:
-        """Ask to settle the used amount, which `wanted` has.
-
-        Raises `Unavailable` and `OutcomeUnknown` as `asked_to_settle`.
-        """
-        body = _request(payment, wanted)
-        status, said = await asked_to_settle(
-            self._to, self._settle_url, body, _HEADERS, self._settle, x402.ForeignSettlement
-        )
-        answer = said.plain
+    async def settled_used(self, payment: Any, wanted: x402.RequirementsV2) -> x402.Settlement:
+        """Ask to settle the used amount, which `wanted` has; raises as `settle`."""
+        status, answer = await self.settled(payment, wanted)
         if answer.success:
             try:
                 from_hex(answer.transaction, 32)
@@ -93,8 +69,3 @@ class UptoFacilitator:
                 told = f"{answer.amount} for {wanted.amount}"
                 raise OutcomeUnknown(f"settle answered {status}, and settled {told}")
         return answer
-
-
-def _request(payment: bytes, wanted: x402.RequirementsV2) -> bytes:
-    paid = msgspec.Raw(payment)
-    return encode({"x402Version": 2, "paymentPayload": paid, "paymentRequirements": wanted})
