@@ -51,6 +51,7 @@ class _Number(msgspec.Struct, frozen=True, gc=False):
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decode_number = msgspec.json.Decoder(_Number).decode
 _decode_event = msgspec.json.Decoder(Event).decode
+_KINDS: dict[str, type[Event]] = {name_of(kind): kind for kind in KINDS}
 _TAG = re.compile(rb'\{"seq":\d+,"at_ms":\d+,"event":"([a-z ]+)"')
 _BEFORE, _ENOUGH = b',"event":"', 14
 """The bytes before an event's name, and the number of the name's characters in `_named`."""
@@ -109,7 +110,7 @@ def _named(part: bytes) -> frozenset[str] | None:
     """Return the possible names in a part of a line, from `_BEFORE` on; None for another part."""
     before, name = part[: len(_BEFORE)], part[len(_BEFORE) :].partition(b'"')[0].decode("latin-1")
     is_whole = len(name) < _ENOUGH
-    found = (kind for kind in _kinds() if (kind == name if is_whole else kind.startswith(name)))
+    found = (kind for kind in _KINDS if (kind == name if is_whole else kind.startswith(name)))
     return (frozenset(found) or None) if before == _BEFORE else None
 
 
@@ -262,7 +263,7 @@ class Batch:
         return filter(None, found)
 
     def _entries(self, name: str) -> Iterator[Entry]:
-        kind, columns = _kinds()[name], self.columns[name]
+        kind, columns = _KINDS[name], self.columns[name]
         is_text, texts = texts_of(name), self._texts.all.__getitem__
         fields = zip(*(
             map(texts, columns[field]) if field in is_text else columns[field]
@@ -303,14 +304,9 @@ def _numbers(values: list[int]) -> Sequence[int]:
 
 
 @cache
-def _kinds() -> dict[str, type[Event]]:
-    return {name_of(kind): kind for kind in KINDS}
-
-
-@cache
 def _fields(name: str) -> dict[str, Any]:
     """Return the types of `seq`, `at_ms` and an event's fields; `str` also for optional texts."""
-    fields = msgspec.structs.fields(_kinds()[name])
+    fields = msgspec.structs.fields(_KINDS[name])
     kinds = {field.name: str if _is_text(field.type) else field.type for field in fields}
     return dict.fromkeys(NUMBERS, int) | kinds
 
@@ -341,7 +337,7 @@ def _rows(wanted: Wanted) -> "msgspec.json.Decoder[Any]":
             kw_only=True,
             gc=False,
         )
-        for name, kind in _kinds().items()
+        for name, kind in _KINDS.items()
     ]
     return msgspec.json.Decoder(Union[tuple(kinds)])  # noqa: UP007 - of a list
 
@@ -361,7 +357,7 @@ def _is_text(kind: Any) -> bool:
 @cache
 def _maker(name: str) -> Callable[[Iterable[tuple[Any, ...]]], Iterator[Event]]:
     """Return a maker of events from field values: by position where possible."""
-    kind = _kinds()[name]
+    kind = _KINDS[name]
     if all(
         parameter.kind is not Parameter.KEYWORD_ONLY
         for parameter in signature(kind).parameters.values()
@@ -527,7 +523,7 @@ class OnDisk:
         self._newest, self._names = [], set()
 
     def __iter__(self) -> Iterator[Entry]:
-        return (read_line(number, text) for number, text in self._texts(self._all_since(0)))
+        return starmap(read_line, self._texts(self._all_since(0)))
 
     def _all_since(self, seq: int) -> range:
         """Return the blocks of the entries numbered `seq` or more."""
@@ -581,7 +577,7 @@ class OnDisk:
 
     def since(self, seq: int) -> list[Entry]:
         """Return the entries numbered `seq` or more, reading few others."""
-        found = (read_line(number, text) for number, text in self._texts(self._all_since(seq)))
+        found = starmap(read_line, self._texts(self._all_since(seq)))
         return [entry for entry in found if entry.seq >= seq]
 
     def pieces(self) -> Iterator[bytes]:

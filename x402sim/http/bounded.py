@@ -204,8 +204,13 @@ class _Meter:
 
     def _inflate(self, chunk: bytes) -> bytes:
         """Return at most one byte more than the limit allows."""
-        _require_inflated(self._encoding)
         if self._zlib is None:
+            if self._encoding not in _INFLATED:
+                raise AnswerUnreadable(
+                    f"the answer has Content-Encoding {self._encoding[:80]!r}; gzip, deflate and "
+                    "none are read, because others cannot be decoded within a limit. Ask the "
+                    "server for one of them"
+                )
             self._head += chunk
             if len(self._head) < 2:
                 return b""
@@ -268,14 +273,6 @@ def _window(encoding: str, head: bytes) -> int:
         has_header = head[0] & 15 == 8 and int.from_bytes(head[:2], "big") % 31 == 0
         return zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS
     return zlib.MAX_WBITS | 16
-
-
-def _require_inflated(encoding: str) -> None:
-    if encoding not in _INFLATED:
-        raise AnswerUnreadable(
-            f"the answer has Content-Encoding {encoding[:80]!r}; gzip, deflate and none are read, "
-            "because others cannot be decoded within a limit. Ask the server for one of them"
-        )
 
 
 def require_size(count: int, limits: Limits) -> None:
