@@ -156,11 +156,6 @@ def test_a_payload_that_is_no_authorization_is_refused(changes):
         authorization_of(header)
 
 
-def test_a_header_that_is_json_is_called_so():
-    with pytest.raises(BadMessage, match="is JSON; wanted base64 or 0x-hex of it"):
-        decode_header(json.dumps(WIRE))
-
-
 def test_what_is_no_spelling_is_refused_and_not_written_as_base64() -> None:
     for spelling in get_args(Spelling):
         header = encode_header(AUTH, SIGNATURE, TESTNET, spelling)

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from tests.strategies import addresses, bytes32, uint256
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import checksum, words
+from x402sim.protocol.crypto import checksum
 from x402sim.protocol.eip3009 import Permit
 from x402sim.protocol.permit2 import (
     EXACT_PROXY,
@@ -17,7 +17,6 @@ from x402sim.protocol.permit2 import (
     Permit2Authorization,
     permit2_digest,
     separator,
-    witness_hash,
 )
 
 PERMISSIONS = [{"name": "token", "type": "address"}, {"name": "amount", "type": "uint256"}]
@@ -107,13 +106,3 @@ def test_the_calldata_of_settle_is_eth_abis(upto, sponsored, data, amount, signa
         values.insert(0, (auth.amount, auth.deadline, r, s, 28))
     expected = keccak(f"{name}({','.join(kinds)})".encode())[:4] + encode(kinds, values)
     assert abi.settle(auth, amount, signature, permit) == expected
-
-
-@given(auth=authorizations())
-def test_the_witness_has_the_payee_and_for_upto_the_facilitator(auth):
-    kind = "address to,address facilitator,uint256 validAfter"
-    if auth.facilitator is None:
-        kind = "address to,uint256 validAfter"
-    own = () if auth.facilitator is None else (auth.facilitator,)
-    typehash = keccak(f"Witness({kind})".encode())
-    assert witness_hash(auth) == keccak(typehash + words(auth.to, *own, auth.valid_after))
