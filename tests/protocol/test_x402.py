@@ -108,13 +108,6 @@ def test_what_cannot_be_read_is_refused(version: int, place: str, value: object)
         x402.read_payment(version, spoilt(version, place, value))
 
 
-def test_the_other_version_is_no_payment() -> None:
-    with pytest.raises(BadMessage):
-        x402.read_payment(2, x402.encode_payment(AUTH, SIGNATURE, FIRST))
-    with pytest.raises(BadMessage):
-        x402.read_payment(1, x402.encode_payment(AUTH, SIGNATURE, SECOND))
-
-
 def test_absent_fields_are_left_out_and_null_is_read() -> None:
     """Clients of version 1 refuse null where a field may be absent, and others send it."""
     assert plain(x402.Settlement(success=True, transaction="0x1", network="n", payer="0x2")) == {
