@@ -1,8 +1,7 @@
-"""The message, against eth-account: none of our code has a hand in its digest."""
+"""Calldata and addresses; the digests are in the vectors, `tests/suite_vectors/permit2.py`."""
 
 import pytest
 from eth_abi.abi import encode
-from eth_account.messages import encode_typed_data
 from eth_utils import keccak
 from hypothesis import given, strategies as st
 
@@ -15,65 +14,8 @@ from x402sim.protocol.permit2 import (
     PERMIT2,
     UPTO_PROXY,
     Permit2Authorization,
-    permit2_digest,
     separator,
 )
-
-PERMISSIONS = [{"name": "token", "type": "address"}, {"name": "amount", "type": "uint256"}]
-TRANSFER = [
-    {"name": "permitted", "type": "TokenPermissions"},
-    {"name": "spender", "type": "address"},
-    {"name": "nonce", "type": "uint256"},
-    {"name": "deadline", "type": "uint256"},
-    {"name": "witness", "type": "Witness"},
-]
-WITNESS = [{"name": "to", "type": "address"}, {"name": "validAfter", "type": "uint256"}]
-METERED = [WITNESS[0], {"name": "facilitator", "type": "address"}, WITNESS[1]]
-
-
-def authorizations(*, upto: bool | None = None) -> st.SearchStrategy[Permit2Authorization]:
-    """Draw authorizations of both schemes, or of one."""
-    of_upto = st.none() | addresses if upto is None else addresses if upto else st.none()
-    return st.builds(
-        Permit2Authorization,
-        from_=addresses,
-        token=addresses,
-        amount=uint256,
-        spender=addresses,
-        nonce=uint256,
-        deadline=uint256,
-        to=addresses,
-        valid_after=uint256,
-        facilitator=of_upto,
-    )
-
-
-def typed(auth: Permit2Authorization, chain_id: int):
-    """Return eth-account's form of an authorization."""
-    witness = {"to": auth.to, "validAfter": auth.valid_after}
-    if auth.facilitator is not None:
-        witness["facilitator"] = auth.facilitator
-    message = {
-        "permitted": {"token": auth.token, "amount": auth.amount},
-        "spender": auth.spender,
-        "nonce": auth.nonce,
-        "deadline": auth.deadline,
-        "witness": witness,
-    }
-    kinds = {
-        "PermitWitnessTransferFrom": TRANSFER,
-        "TokenPermissions": PERMISSIONS,
-        "Witness": WITNESS if auth.facilitator is None else METERED,
-    }
-    domain = {"name": "Permit2", "chainId": chain_id, "verifyingContract": checksum(PERMIT2)}
-    return encode_typed_data(domain, kinds, message)
-
-
-@given(auth=authorizations(), chain_id=st.integers(0, 2**64))
-def test_the_digest_is_eth_accounts(auth, chain_id):
-    signable = typed(auth, chain_id)
-    expected = keccak(b"\x19" + signable.version + signable.header + signable.body)
-    assert permit2_digest(auth, chain_id) == expected
 
 
 def test_the_addresses_and_the_domain_of_ethereum_are_the_published_ones():
@@ -88,7 +30,10 @@ def test_the_addresses_and_the_domain_of_ethereum_are_the_published_ones():
 @pytest.mark.parametrize("sponsored", [False, True])
 @given(data=st.data(), amount=uint256, signature=st.binary(max_size=100), r=bytes32, s=bytes32)
 def test_the_calldata_of_settle_is_eth_abis(upto, sponsored, data, amount, signature, r, s):
-    auth = data.draw(authorizations(upto=upto))
+    numbers = dict.fromkeys(("amount", "nonce", "deadline", "valid_after"), uint256)
+    accounts = dict.fromkeys(("from_", "token", "spender", "to"), addresses)
+    settles = addresses if upto else st.none()
+    auth = data.draw(st.builds(Permit2Authorization, **numbers, **accounts, facilitator=settles))
     kinds, values = ["((address,uint256),uint256,uint256)"], []
     values.append(((auth.token, auth.amount), auth.nonce, auth.deadline))
     if upto:
