@@ -374,7 +374,7 @@ _BUFFER = 1 << 20
 _LARGE_BYTES = 64 << 20
 
 
-class InMemory:
+class _InMemory:
     """Entries in memory, as columns except the newest; with `limit`, only the newest."""
 
     def __init__(self, limit: int | None = None) -> None:
@@ -383,7 +383,6 @@ class InMemory:
         self._texts = Texts()
 
     def append(self, entry: Entry) -> None:
-        """Add an entry."""
         self._newest.append(entry)
         if len(self._newest) == EVERY:
             self._make_columns()
@@ -402,7 +401,6 @@ class InMemory:
         yield from self._newest
 
     def of(self, names: frozenset[str], since: int, holding: bytes) -> Iterator[Entry]:
-        """Yield the entries numbered `since` or more with one of these event names."""
         later = [batch for batch in self._batches if batch.last >= since]
         parts = chain.from_iterable(batch.of(names) for batch in later)
         newest = (entry for entry in self._newest if entry.event.__struct_config__.tag in names)
@@ -411,13 +409,11 @@ class InMemory:
     def columns(
         self, wanted: Wanted, texts: Texts | None, without: frozenset[str]
     ) -> tuple[Texts, list[ByName]]:
-        """Return all columns, and the texts."""
         self._make_columns()
         newest = Batch(list(self._newest), self._texts)  # empty without a limit
         return self._texts, [batch.columns for batch in (*self._batches, newest)]
 
     def since(self, seq: int) -> list[Entry]:
-        """Return the entries numbered `seq` or more, reading few others."""
         found: list[Entry] = []
         for part in (self._newest, *reversed(self._batches)):
             entries = list(part)
@@ -427,14 +423,12 @@ class InMemory:
         return found
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the header and all lines, in pieces."""
         yield HEADER
         for entry in self:
             yield line(entry) + b"\n"
 
     def digest(self) -> "hashlib._Hash | None":
-        """Return None: a journal in memory is hashed on demand only."""
-        return None
+        return None  # it is hashed on demand only
 
     def flush(self) -> None:
         """Do nothing without a file."""
@@ -443,7 +437,7 @@ class InMemory:
         """Do nothing without a file."""
 
 
-class OnDisk:
+class _OnDisk:
     """Entries in a file, written as they come and read anew by every reader.
 
     An index has the kinds of events of each block of lines: a reader of one kind skips all other
@@ -533,7 +527,6 @@ class OnDisk:
     def columns(
         self, wanted: Wanted, texts: Texts | None, without: frozenset[str]
     ) -> tuple[Texts, list[ByName]]:
-        """Return these columns, and `texts` with the new texts of this file."""
         self.flush()
         texts, found = Texts() if texts is None else texts, list[ByName]()
         names = {None, *(name for name, _ in wanted)}
@@ -559,10 +552,6 @@ class OnDisk:
         return None
 
     def of(self, names: frozenset[str], since: int, holding: bytes) -> Iterator[Entry]:
-        """Yield the entries numbered `since` or more with one of these event names.
-
-        Other lines are not decoded, other blocks not read.
-        """
         later = self._all_since(since)
         blocks = set[int]().union(*(self._blocks.get(name, ()) for name in (None, *names)))
         wanted = sorted(blocks.intersection(later))
@@ -576,12 +565,10 @@ class OnDisk:
                     yield entry
 
     def since(self, seq: int) -> list[Entry]:
-        """Return the entries numbered `seq` or more, reading few others."""
         found = starmap(read_line, self._texts(self._all_since(seq)))
         return [entry for entry in found if entry.seq >= seq]
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the header and all lines, in pieces."""
         yield HEADER
         self.flush()
         begin, end = next(iter(self._begins), self._end), self._end
@@ -596,7 +583,6 @@ class OnDisk:
         return self._digest
 
     def flush(self) -> None:
-        """Write the rest."""
         self._write()
         if self._writer is not None:
             self._writer.flush()
@@ -699,7 +685,7 @@ class Journal:
         Raises `OSError`, and `ValueError` for another format or version. A reader raises
         `ValueError` for a line without an entry.
         """
-        journal, on_disk = cls(), OnDisk(file, is_new=False)
+        journal, on_disk = cls(), _OnDisk(file, is_new=False)
         journal._storage, journal.maker = on_disk, read_maker(file)
         journal.is_torn = on_disk.is_torn
         journal._next = max((entry.seq + 1 for entry in journal.since(len(journal) - 1)), default=0)
@@ -718,7 +704,7 @@ class Journal:
     @property
     def file(self) -> Path | None:
         """The file of the entries; None in memory."""
-        return self._storage.file if isinstance(self._storage, OnDisk) else None
+        return self._storage.file if isinstance(self._storage, _OnDisk) else None
 
     def record(self, at_ms: int, event: Event) -> None:
         """Append an event at this moment, in Unix milliseconds."""
@@ -809,7 +795,7 @@ class Journal:
     @property
     def is_hashed(self) -> bool:
         """Whether `sha256()` reads no file: for a journal in memory, or written here."""
-        return not isinstance(self._storage, OnDisk) or self._storage.digest() is not None
+        return not isinstance(self._storage, _OnDisk) or self._storage.digest() is not None
 
     def sha256(self) -> str:
         """Return the hash of `ndjson()`, header included, in hex, as `sha256sum`."""
@@ -837,9 +823,9 @@ class Journal:
         self._storage.close()
 
 
-def _storage(limit: int | None, file: Path | None) -> InMemory | OnDisk:
+def _storage(limit: int | None, file: Path | None) -> _InMemory | _OnDisk:
     if file is None:
-        return InMemory(limit)
-    storage = OnDisk(file, is_new=True)
+        return _InMemory(limit)
+    storage = _OnDisk(file, is_new=True)
     write_maker(file, OURS)
     return storage

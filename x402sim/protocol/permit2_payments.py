@@ -23,7 +23,7 @@ from x402sim.protocol.crypto import (
 from x402sim.protocol.differences import SERVER_CLOCK, times, unequal
 from x402sim.protocol.eip3009 import Authorization, Permit
 from x402sim.protocol.header import SignedPayment
-from x402sim.protocol.messages import BadMessage, Wire, decode
+from x402sim.protocol.messages import BadMessage, Wire, decode, fields_of
 from x402sim.protocol.money import MAX_UINT256, parse_base
 from x402sim.protocol.networks import Network
 from x402sim.protocol.permit2 import (
@@ -255,9 +255,8 @@ def permit2_payload(auth: Permit2Authorization, signature: bytes) -> Permit2Payl
 
 def sponsored_permit_in(extensions: dict[str, Any] | None) -> SponsoredPermit | None:
     """Return the payer's permit for Permit2 in a payment's extensions; raises `BadMessage`."""
-    extension = (extensions or {}).get(SPONSORED_PERMIT)
-    info = extension.get("info") if isinstance(extension, dict) else None
-    if not isinstance(info, dict) or "signature" not in info:  # the offer, sent back unchanged
+    info = fields_of(fields_of((extensions or {}).get(SPONSORED_PERMIT)).get("info"))
+    if "signature" not in info:  # the offer, sent back unchanged
         return None
     try:
         return msgspec.convert(info, SponsoredPermit)
@@ -281,9 +280,9 @@ def sponsored(
         signature=to_hex(signature),
         version="1",
     )
-    kept = offered if isinstance(offered, dict) else {}
-    told = kept["info"] if isinstance(kept.get("info"), dict) else {}
-    return {SPONSORED_PERMIT: {**kept, "info": {**told, **msgspec.to_builtins(info)}}}
+    kept = fields_of(offered)
+    told = fields_of(kept.get("info")) | msgspec.to_builtins(info)
+    return {SPONSORED_PERMIT: {**kept, "info": told}}
 
 
 def permit_of(info: SponsoredPermit) -> tuple[Permit, bytes]:
