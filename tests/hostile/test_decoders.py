@@ -15,18 +15,13 @@ from tests.hostile.inputs import VALUES
 from tests.rig import ServiceRig
 from tests.strategies import (
     addresses,
-    bytes32,
-    headers_authorizations,
     json_values,
-    uint256,
 )
 from x402sim.chain.base import Call, Reverted
-from x402sim.chain.rpc import jsonrpc
-from x402sim.protocol import abi, cronos, messages as kinds, money, rpc_values, x402
+from x402sim.protocol import abi, cronos, messages as kinds, money, x402
 from x402sim.protocol.crypto import checksum, from_hex, parse_address, to_hex
-from x402sim.protocol.header import decode_header, encode_header, present, read_header
+from x402sim.protocol.header import decode_header, present
 from x402sim.protocol.messages import BadMessage, Wire, decode
-from x402sim.protocol.networks import TESTNET
 from x402sim.service.issue import RESOURCES, IssuedTerms
 from x402sim.serving.control import messages as control_messages
 from x402sim.serving.control.app import ACTIONS
@@ -140,30 +135,6 @@ def test_anything_is_read_or_its_error_comes_out(name, data):
     assert found is None or holds is None or holds(given_, found)
 
 
-# --- the payment header --------------------------------------------------------------
-
-
-@DRAWN
-@given(
-    auth=headers_authorizations,
-    signature=st.binary(max_size=70),
-    spelling=st.sampled_from(["hex", "base64"]),
-    data=st.data(),
-)
-def test_a_header_with_one_wrong_value_is_a_payment_or_a_bad_message(
-    auth, signature, spelling, data
-):
-    text = encode_header(auth, signature, TESTNET, spelling)
-    assert present(text).authorization == auth
-    assert present(text).signed.signature == signature
-    written = msgspec.to_builtins(decode_header(text))
-    place = data.draw(st.sampled_from([*written["payload"], *written]))
-    inner = written["payload"] if place in written["payload"] else written
-    inner[place] = data.draw(anything)
-    changed = to_hex(json.dumps(written).encode("utf-8", "surrogatepass"))
-    or_raises(BadMessage, read_header, changed)
-
-
 # --- the payment id ------------------------------------------------------------------
 
 
@@ -184,17 +155,6 @@ def test_an_issued_id_comes_back_and_no_other(resource, amount, now_s, duration,
 
 
 # --- JSON-RPC ------------------------------------------------------------------------
-
-
-@DRAWN
-@given(number=uint256, raw=st.binary(max_size=80), hashed=bytes32, address=addresses)
-def test_a_parameter_comes_back(number, raw, hashed, address):
-    assert rpc_values.read_quantity(rpc_values.quantity(number)) == number
-    assert rpc_values.read_bytes(to_hex(raw)) == raw
-    assert rpc_values.read_hash(to_hex(hashed)) == hashed
-    assert rpc_values.read_address(to_hex(address)) == address
-    sent = {"from": to_hex(address), "to": to_hex(address), "data": to_hex(raw), "value": "0x1"}
-    assert jsonrpc.read_call(sent) == Call(address, address, raw, 1)
 
 
 SELECTORS = [it for it in vars(abi).values() if isinstance(it, bytes) and len(it) == 4]
