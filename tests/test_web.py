@@ -130,6 +130,7 @@ def test_a_client_that_went_away_is_no_bug(caplog):
 NO_SESSIONS = [
     *(b"", b"{", b"null", b"[]", b"\xff"),
     *(b'{"maxSpend":1,"duration":1}', b'{"maxSpend":"1.00"}'),
+    b'{"maxSpend":"1.00","duration":"60"}',
     b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
 ]
 

@@ -101,6 +101,12 @@ def test_the_published_client_library_writes_what_we_write(monkeypatch):
     assert json.loads(base64.b64decode(text)) == WIRE
 
 
+@pytest.mark.parametrize("text", ["0x 7b7d", "e30=\n", "e30é"])
+def test_neither_blanks_nor_other_letters_are_read(text):
+    with pytest.raises(BadMessage, match="neither 0x-hex nor base64"):
+        decode_header(text)
+
+
 BAD_PAYLOADS = [
     {"from": "0x11"}, {"to": "0x" + "zz" * 20}, {"nonce": "0x" + "33" * 31},
     {"value": "1e4"}, {"value": str(2**256)}, {"validAfter": 2**256},
