@@ -28,22 +28,6 @@ async def sleeper(clock: Clock, seconds: float, name: object, names: list) -> No
     names.append(name)
 
 
-def test_the_units_are_seconds_and_milliseconds_rounded_down():
-    clock = Clock(Dial(1_700_000_000.9876))
-    assert clock.now() == 1_700_000_000.9876
-    assert clock.now_s() == 1_700_000_000
-    assert clock.now_ms() == 1_700_000_000_987
-    assert abs(Clock().now() - time.time()) < 1, "without a source it is the wall clock"
-
-
-def test_advancing_moves_the_clock_past_its_source():
-    clock = Clock(Dial(100.0))
-    for seconds in (86_400, 0, 0.5):
-        clock.advance(seconds)
-    assert clock.now() == 100 + 86_400.5
-    assert clock.offset_s == 86_400.5
-
-
 @pytest.mark.parametrize("seconds", [-1, -1e-9, float("nan"), float("inf"), float("-inf")], ids=str)
 def test_a_clock_never_goes_back_nor_nowhere(seconds):
     clock = Clock(Dial(100.0))
@@ -82,26 +66,6 @@ def test_advance_wakes_those_who_are_due_in_order_of_deadline_and_arrival():
     assert woken([30, 10, 20, 3600], 0, 9.9, 50) == [[], [], [1, 2, 0]]
     assert woken([300] * 20, 300) == [[*range(20)]]
     assert woken([10, float("nan"), 20, 5], 6) == [[3]], "what is no time keeps nobody asleep"
-
-
-def test_a_sleeper_wakes_once_however_many_periods_were_jumped_over():
-    async def story() -> int:
-        clock, rounds = Clock(Dial()), 0
-
-        async def every_minute() -> None:
-            nonlocal rounds
-            while True:
-                await clock.sleep(60)
-                rounds += 1
-
-        task = asyncio.create_task(every_minute())
-        await settle()
-        clock.advance(86_400)
-        await settle()
-        task.cancel()
-        return rounds
-
-    assert asyncio.run(story()) == 1
 
 
 @pytest.mark.parametrize("cancelled", [0, 1, 2], ids=["first", "middle", "last"])

@@ -89,28 +89,6 @@ def test_the_report_of_a_failed_test_has_the_log_of_the_server(pytester: Any, ru
     result.stdout.fnmatch_lines(["*x402 server*", *paid, struck, *paid])
 
 
-ISOLATED = """
-import pytest
-from x402sim import Fault
-
-SILENT = Fault(victim="service", does="lose request", times=None)
-
-@pytest.mark.parametrize("turn", [1, 2])
-def test_each_begins_anew(x402_server, x402_payer, turn):
-    assert x402_server.clock.offset_s == 0
-    assert x402_server.balance(x402_payer.address) == 1000_000000
-    assert x402_payer.client.get("/api/perp/market").status_code == 200
-    assert len(x402_server.transfers(x402_payer.address)) == 1
-    assert x402_server.balance(x402_server.info.pay_to) == 10_000
-    x402_server.advance(1000)
-    x402_server.fault(SILENT)
-"""
-
-
-def test_each_test_begins_anew(run: Any) -> None:
-    run(ISOLATED, *STRICT).assert_outcomes(passed=2)
-
-
 OPTIONS = """
 import httpx, pytest
 from x402sim import Fault, Settings, World

@@ -7,7 +7,7 @@ import pytest
 
 from x402sim import Fault, LiveWorld, World
 from x402sim.population import Every
-from x402sim.tasks import InFlight, Turns, cancel_all, together
+from x402sim.tasks import Turns, together
 
 MANY = 12
 CLUTTER = list[object]()
@@ -73,19 +73,6 @@ async def waits(log: list[str], name: str) -> None:
         await asyncio.Event().wait()
     finally:
         log.append(name)
-
-
-def test_all_are_cancelled_the_oldest_first() -> None:
-    async def run() -> list[str]:
-        log, tasks = list[str](), InFlight()
-        for number in range(20):
-            tasks.keep(asyncio.create_task(waits(log, str(number))))
-        await asyncio.sleep(0)
-        await cancel_all(tasks)
-        assert not tasks
-        return log
-
-    assert asyncio.run(run()) == [str(number) for number in range(20)]
 
 
 @pytest.mark.parametrize("during", ["the block", "the end"])

@@ -9,22 +9,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tests.serve.hosted import status_and_text
-from x402sim.clock import Clock
-from x402sim.events import AnswerSent
 from x402sim.http.web import (
     MAX_BODY_BYTES,
     Application,
-    Refused,
     answer,
     parse,
     read_body,
 )
-from x402sim.journal import Journal
 from x402sim.protocol.messages import SessionRequest
 from x402sim.protocol.refusals import RequestError
-from x402sim.rng import Rng
-from x402sim.world.faults import Faults
-from x402sim.world.strike import faulty
 
 SECRET = "the secret of line 42"
 
@@ -37,14 +30,6 @@ async def session(request: Request) -> Response:
     return answer(parse(await read_body(request), SessionRequest), 201)
 
 
-async def refuse(_: Request) -> Response:
-    raise Refused(409, "Nonce already used", "seen before")
-
-
-async def refuse_shortly(_: Request) -> Response:
-    raise Refused(400, "Invalid signature")
-
-
 async def fail(_: Request) -> Response:
     raise RuntimeError(SECRET)
 
@@ -52,15 +37,13 @@ async def fail(_: Request) -> Response:
 ROUTES = [
     Route("/size", echo_size, methods=["POST"]),
     Route("/session", session, methods=["POST"]),
-    Route("/refuse", refuse),
-    Route("/refuse-shortly", refuse_shortly),
     Route("/fail", fail),
 ]
 
 
-def ask(method: str, path: str, app=None, **sent) -> httpx.Response:
+def ask(method: str, path: str, **sent) -> httpx.Response:
     async def exchange() -> httpx.Response:
-        transport = httpx.ASGITransport(app or Application(ROUTES), raise_app_exceptions=False)
+        transport = httpx.ASGITransport(Application(ROUTES), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://kit") as http:
             return await http.request(method, path, **sent)
 
@@ -71,14 +54,6 @@ def error_of(response: httpx.Response) -> tuple[int, str]:
     """Return the status and the text of an error in JSON."""
     assert response.headers["content-type"] == "application/json"
     return response.status_code, response.json()["error"]
-
-
-def test_a_refusal_is_an_error_and_its_reason_if_it_has_one():
-    response = ask("GET", "/refuse")
-    assert response.status_code == 409
-    assert response.json() == {"error": "Nonce already used", "reason": "seen before"}
-    response = ask("GET", "/refuse-shortly")
-    assert (response.status_code, response.json()) == (400, {"error": "Invalid signature"})
 
 
 def test_a_bug_is_500_and_its_trace_is_in_the_log_only(caplog):
@@ -104,12 +79,6 @@ class Chunks(httpx.AsyncByteStream):
         for _ in range(self.count):
             self.taken += 1
             yield b"x" * (1 << 16)
-
-
-def test_a_body_of_1_mib_is_read():
-    for body in (b"x" * MAX_BODY_BYTES, Chunks(16)):
-        response = ask("POST", "/size", content=body)
-        assert (response.status_code, response.json()) == (200, {"size": 1 << 20})
 
 
 @pytest.mark.parametrize(
@@ -161,6 +130,7 @@ def test_a_client_that_went_away_is_no_bug(caplog):
 NO_SESSIONS = [
     *(b"", b"{", b"null", b"[]", b"\xff"),
     *(b'{"maxSpend":1,"duration":1}', b'{"maxSpend":"1.00"}'),
+    b'{"maxSpend":"1.00","duration":"60"}',
     b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
 ]
 
@@ -180,42 +150,3 @@ def test_a_body_becomes_a_message_or_is_400_saying_why_and_where():
 
 
 # --- the journal ---------------------------------------------------------------------
-
-
-def recorded(app, journal, clock):
-    faults = Faults(Rng(1))
-    return faulty(app, "service", faults, journal, clock, lambda: None, lambda _: None)
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        ("GET", "/refuse", 409),
-        ("GET", "/nothing", 404),
-        ("GET", "/fail", 500),
-        ("POST", "/size?x=1", 200),
-    ],
-)
-def test_an_exchange_is_one_event(method, path, status, caplog):
-    journal, clock = Journal(), Clock(lambda: 1_700_000_000.5)
-    with caplog.at_level(logging.CRITICAL, logger="x402sim"):
-        ask(method, path, recorded(Application(ROUTES), journal, clock))
-    assert len(journal) == 1
-    (entry,) = journal
-    assert entry.at_ms == 1_700_000_000_500
-    assert entry.event == AnswerSent(
-        actor="service", method=method, path=path.split("?")[0], status=status
-    )
-
-
-def test_recording_changes_nothing_in_the_answer_and_counts_it_once():
-    async def pieces(scope, receive, send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"a", b"b")]})
-        for part in (b"a", b"b", b"c"):
-            await send({"type": "http.response.body", "body": part, "more_body": part != b"c"})
-
-    journal = Journal()
-    response = ask("GET", "/", recorded(pieces, journal, Clock()))
-    assert (response.status_code, response.content) == (200, b"abc")
-    assert response.headers.raw == [(b"a", b"b")]
-    assert len(journal) == 1

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from x402sim.commands.common import log_to_stderr
+from x402sim.commands.common import log_to_stderr, made
 from x402sim.commands.configuration import SERVERS, defaults
 from x402sim.commands.help import HELP
 from x402sim.text.console import is_plain
@@ -92,8 +92,6 @@ def _keyless() -> Iterator[None]:
 @cache
 def load(name: str) -> Any:
     """Return a command with its options."""
-    from x402sim.commands.common import made
-
     file, _, function = COMMANDS[name].partition(".")
     module = import_module(f"x402sim.commands.{file}")
     own = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -131,7 +129,6 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Take the options that come before a command."""
     if is_plain():
         context.color = False  # of what every command prints with typer
 

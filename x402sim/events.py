@@ -26,8 +26,6 @@ Part = str
 """The name of a part with an HTTP application: a service, a facilitator, or a name in `OUTSIDE`."""
 OUTSIDE = ("facilitator", "explorer", "rpc")
 """The parts called by a service; further facilitators have their own names."""
-Skewable = Literal["service", "facilitator", "explorer", "chain"]
-"""The actors whose clocks can be skewed."""
 StoryOutcome = Literal["passed", "failed", "skipped"]
 """The outcomes of a run."""
 Seconds = int | float
@@ -241,14 +239,10 @@ class Note(_Story, frozen=True, kw_only=True):
     data: dict[str, Any] = field(default_factory=dict)
 
 
-Intervention = (
-    TimeAdvanced | FaultInjected | ClockSkewed | ExplorerLagged | ServiceCrashed
-    | MiningSwitched | ChainReorganised | MempoolDropped | RevertsForced
-)  # fmt: skip
-"""Actions of a scenario on its world."""
 StoryEvent = (
-    Begin | End | ServiceJoined | PayerJoined | Intervention | FaultPeriodEnded | Check
-    | StoryRaised | Note
+    Begin | End | ServiceJoined | PayerJoined | TimeAdvanced | FaultInjected | ClockSkewed
+    | ExplorerLagged | ServiceCrashed | MiningSwitched | ChainReorganised | MempoolDropped
+    | RevertsForced | FaultPeriodEnded | Check | StoryRaised | Note
 )  # fmt: skip
 """Events of a scenario or its world; the actor is "world"."""
 

@@ -51,6 +51,7 @@ class _Number(msgspec.Struct, frozen=True, gc=False):
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decode_number = msgspec.json.Decoder(_Number).decode
 _decode_event = msgspec.json.Decoder(Event).decode
+_KINDS: dict[str, type[Event]] = {name_of(kind): kind for kind in KINDS}
 _TAG = re.compile(rb'\{"seq":\d+,"at_ms":\d+,"event":"([a-z ]+)"')
 _BEFORE, _ENOUGH = b',"event":"', 14
 """The bytes before an event's name, and the number of the name's characters in `_named`."""
@@ -109,7 +110,7 @@ def _named(part: bytes) -> frozenset[str] | None:
     """Return the possible names in a part of a line, from `_BEFORE` on; None for another part."""
     before, name = part[: len(_BEFORE)], part[len(_BEFORE) :].partition(b'"')[0].decode("latin-1")
     is_whole = len(name) < _ENOUGH
-    found = (kind for kind in _kinds() if (kind == name if is_whole else kind.startswith(name)))
+    found = (kind for kind in _KINDS if (kind == name if is_whole else kind.startswith(name)))
     return (frozenset(found) or None) if before == _BEFORE else None
 
 
@@ -262,7 +263,7 @@ class Batch:
         return filter(None, found)
 
     def _entries(self, name: str) -> Iterator[Entry]:
-        kind, columns = _kinds()[name], self.columns[name]
+        kind, columns = _KINDS[name], self.columns[name]
         is_text, texts = texts_of(name), self._texts.all.__getitem__
         fields = zip(*(
             map(texts, columns[field]) if field in is_text else columns[field]
@@ -303,14 +304,9 @@ def _numbers(values: list[int]) -> Sequence[int]:
 
 
 @cache
-def _kinds() -> dict[str, type[Event]]:
-    return {name_of(kind): kind for kind in KINDS}
-
-
-@cache
 def _fields(name: str) -> dict[str, Any]:
     """Return the types of `seq`, `at_ms` and an event's fields; `str` also for optional texts."""
-    fields = msgspec.structs.fields(_kinds()[name])
+    fields = msgspec.structs.fields(_KINDS[name])
     kinds = {field.name: str if _is_text(field.type) else field.type for field in fields}
     return dict.fromkeys(NUMBERS, int) | kinds
 
@@ -341,7 +337,7 @@ def _rows(wanted: Wanted) -> "msgspec.json.Decoder[Any]":
             kw_only=True,
             gc=False,
         )
-        for name, kind in _kinds().items()
+        for name, kind in _KINDS.items()
     ]
     return msgspec.json.Decoder(Union[tuple(kinds)])  # noqa: UP007 - of a list
 
@@ -361,7 +357,7 @@ def _is_text(kind: Any) -> bool:
 @cache
 def _maker(name: str) -> Callable[[Iterable[tuple[Any, ...]]], Iterator[Event]]:
     """Return a maker of events from field values: by position where possible."""
-    kind = _kinds()[name]
+    kind = _KINDS[name]
     if all(
         parameter.kind is not Parameter.KEYWORD_ONLY
         for parameter in signature(kind).parameters.values()
@@ -378,7 +374,7 @@ _BUFFER = 1 << 20
 _LARGE_BYTES = 64 << 20
 
 
-class InMemory:
+class _InMemory:
     """Entries in memory, as columns except the newest; with `limit`, only the newest."""
 
     def __init__(self, limit: int | None = None) -> None:
@@ -387,7 +383,6 @@ class InMemory:
         self._texts = Texts()
 
     def append(self, entry: Entry) -> None:
-        """Add an entry."""
         self._newest.append(entry)
         if len(self._newest) == EVERY:
             self._make_columns()
@@ -406,7 +401,6 @@ class InMemory:
         yield from self._newest
 
     def of(self, names: frozenset[str], since: int, holding: bytes) -> Iterator[Entry]:
-        """Yield the entries numbered `since` or more with one of these event names."""
         later = [batch for batch in self._batches if batch.last >= since]
         parts = chain.from_iterable(batch.of(names) for batch in later)
         newest = (entry for entry in self._newest if entry.event.__struct_config__.tag in names)
@@ -415,13 +409,11 @@ class InMemory:
     def columns(
         self, wanted: Wanted, texts: Texts | None, without: frozenset[str]
     ) -> tuple[Texts, list[ByName]]:
-        """Return all columns, and the texts."""
         self._make_columns()
         newest = Batch(list(self._newest), self._texts)  # empty without a limit
         return self._texts, [batch.columns for batch in (*self._batches, newest)]
 
     def since(self, seq: int) -> list[Entry]:
-        """Return the entries numbered `seq` or more, reading few others."""
         found: list[Entry] = []
         for part in (self._newest, *reversed(self._batches)):
             entries = list(part)
@@ -431,14 +423,12 @@ class InMemory:
         return found
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the header and all lines, in pieces."""
         yield HEADER
         for entry in self:
             yield line(entry) + b"\n"
 
     def digest(self) -> "hashlib._Hash | None":
-        """Return None: a journal in memory is hashed on demand only."""
-        return None
+        return None  # it is hashed on demand only
 
     def flush(self) -> None:
         """Do nothing without a file."""
@@ -447,7 +437,7 @@ class InMemory:
         """Do nothing without a file."""
 
 
-class OnDisk:
+class _OnDisk:
     """Entries in a file, written as they come and read anew by every reader.
 
     An index has the kinds of events of each block of lines: a reader of one kind skips all other
@@ -527,7 +517,7 @@ class OnDisk:
         self._newest, self._names = [], set()
 
     def __iter__(self) -> Iterator[Entry]:
-        return (read_line(number, text) for number, text in self._texts(self._all_since(0)))
+        return starmap(read_line, self._texts(self._all_since(0)))
 
     def _all_since(self, seq: int) -> range:
         """Return the blocks of the entries numbered `seq` or more."""
@@ -537,7 +527,6 @@ class OnDisk:
     def columns(
         self, wanted: Wanted, texts: Texts | None, without: frozenset[str]
     ) -> tuple[Texts, list[ByName]]:
-        """Return these columns, and `texts` with the new texts of this file."""
         self.flush()
         texts, found = Texts() if texts is None else texts, list[ByName]()
         names = {None, *(name for name, _ in wanted)}
@@ -563,10 +552,6 @@ class OnDisk:
         return None
 
     def of(self, names: frozenset[str], since: int, holding: bytes) -> Iterator[Entry]:
-        """Yield the entries numbered `since` or more with one of these event names.
-
-        Other lines are not decoded, other blocks not read.
-        """
         later = self._all_since(since)
         blocks = set[int]().union(*(self._blocks.get(name, ()) for name in (None, *names)))
         wanted = sorted(blocks.intersection(later))
@@ -580,12 +565,10 @@ class OnDisk:
                     yield entry
 
     def since(self, seq: int) -> list[Entry]:
-        """Return the entries numbered `seq` or more, reading few others."""
-        found = (read_line(number, text) for number, text in self._texts(self._all_since(seq)))
+        found = starmap(read_line, self._texts(self._all_since(seq)))
         return [entry for entry in found if entry.seq >= seq]
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the header and all lines, in pieces."""
         yield HEADER
         self.flush()
         begin, end = next(iter(self._begins), self._end), self._end
@@ -600,7 +583,6 @@ class OnDisk:
         return self._digest
 
     def flush(self) -> None:
-        """Write the rest."""
         self._write()
         if self._writer is not None:
             self._writer.flush()
@@ -703,7 +685,7 @@ class Journal:
         Raises `OSError`, and `ValueError` for another format or version. A reader raises
         `ValueError` for a line without an entry.
         """
-        journal, on_disk = cls(), OnDisk(file, is_new=False)
+        journal, on_disk = cls(), _OnDisk(file, is_new=False)
         journal._storage, journal.maker = on_disk, read_maker(file)
         journal.is_torn = on_disk.is_torn
         journal._next = max((entry.seq + 1 for entry in journal.since(len(journal) - 1)), default=0)
@@ -722,7 +704,7 @@ class Journal:
     @property
     def file(self) -> Path | None:
         """The file of the entries; None in memory."""
-        return self._storage.file if isinstance(self._storage, OnDisk) else None
+        return self._storage.file if isinstance(self._storage, _OnDisk) else None
 
     def record(self, at_ms: int, event: Event) -> None:
         """Append an event at this moment, in Unix milliseconds."""
@@ -813,7 +795,7 @@ class Journal:
     @property
     def is_hashed(self) -> bool:
         """Whether `sha256()` reads no file: for a journal in memory, or written here."""
-        return not isinstance(self._storage, OnDisk) or self._storage.digest() is not None
+        return not isinstance(self._storage, _OnDisk) or self._storage.digest() is not None
 
     def sha256(self) -> str:
         """Return the hash of `ndjson()`, header included, in hex, as `sha256sum`."""
@@ -841,9 +823,9 @@ class Journal:
         self._storage.close()
 
 
-def _storage(limit: int | None, file: Path | None) -> InMemory | OnDisk:
+def _storage(limit: int | None, file: Path | None) -> _InMemory | _OnDisk:
     if file is None:
-        return InMemory(limit)
-    storage = OnDisk(file, is_new=True)
+        return _InMemory(limit)
+    storage = _OnDisk(file, is_new=True)
     write_maker(file, OURS)
     return storage

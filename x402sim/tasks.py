@@ -6,32 +6,23 @@ cancelled tasks in this order, the journal would differ from run to run.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
 
-class InFlight:
+class InFlight(dict[asyncio.Task[Any], None]):
     """The tasks that have begun and not ended, the oldest first."""
 
-    __slots__ = ("_tasks",)
-
-    def __init__(self) -> None:
-        self._tasks = dict[asyncio.Task[Any], None]()
-
-    def __iter__(self) -> Iterator[asyncio.Task[Any]]:
-        return iter(self._tasks)
-
-    def __len__(self) -> int:
-        return len(self._tasks)
+    __slots__ = ()
 
     def add(self, task: asyncio.Task[Any]) -> None:
         """Keep a task."""
-        self._tasks[task] = None
+        self[task] = None
 
     def discard(self, task: asyncio.Task[Any]) -> None:
         """Drop a task, if it is kept."""
-        self._tasks.pop(task, None)
+        self.pop(task, None)
 
     def keep(self, task: asyncio.Task[Any]) -> None:
         """Keep a task until it ends."""

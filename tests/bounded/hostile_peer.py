@@ -138,9 +138,6 @@ HABITS: dict[str, Any] = {
     "redirect_to_nowhere": exactly("Location: http://[", "Content-Length: 0", body=b""),
 }
 REDIRECTS = ("redirect_loop", "redirect_slowly", "redirect_to_nowhere")
-SAMPLE = ("endless_body", "gzip_bomb", "charset_bomb", "endless_headers", "slow_chunks", "slow_head",
-          "cut_short", "brotli", "redirect_loop")  # fmt: skip
-"""Habits of every kind: the size, the pace, the form, redirects."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -26,9 +26,9 @@ UNLIMITED = resource.RLIM_INFINITY
 
 
 class FailingDisk:
-    """A connection, and its cursor, whose write number `at`, or each, fails as on a full disk."""
+    """A connection, and its cursor, whose write number `at` fails as on a full disk."""
 
-    def __init__(self, connection: sqlite3.Connection, at: int | None = None) -> None:
+    def __init__(self, connection: sqlite3.Connection, at: int) -> None:
         self._connection, self._at, self._writes = connection, at, 0
         self.failed: str | None = None
 
@@ -42,7 +42,7 @@ class FailingDisk:
     def execute(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
         if sql.startswith(WRITES):
             self._writes += 1
-            if self._at in (None, self._writes):
+            if self._at == self._writes:
                 self.failed = sql
                 error = sqlite3.OperationalError("database or disk is full")
                 error.sqlite_errorcode = sqlite3.SQLITE_FULL
@@ -129,17 +129,7 @@ def test_the_disk_is_full_at_any_one_write(tmp_path: Path, step: int) -> None:
 
 
 @contextmanager
-def full(_: Path, rig: ServiceRig) -> Iterator[None]:
-    """Let every write fail."""
-    database = rig.service.store
-    connection = database._connection
-    use(database, FailingDisk(connection))
-    yield
-    use(database, connection)
-
-
-@contextmanager
-def locked(file: Path, _: ServiceRig) -> Iterator[None]:
+def locked(file: Path) -> Iterator[None]:
     """Lock the database from another connection."""
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
@@ -148,22 +138,15 @@ def locked(file: Path, _: ServiceRig) -> Iterator[None]:
     other.close()
 
 
-REASONS = {full: "database or disk is full", locked: "database is locked"}
-BOTH = pytest.mark.parametrize("broken", REASONS, ids=lambda broken: broken.__name__)
-
-
-@BOTH
 @scene
-async def test_every_route_that_writes_is_503_and_recovers(
-    rig: ServiceRig, db: Path, broken: Any
-) -> None:
+async def test_every_route_that_writes_is_503_and_recovers(rig: ServiceRig, db: Path) -> None:
     session_id = (await rig.open_session())["sessionId"]
     required = await rig.ask()
     header = rig.sign(required)
-    with broken(db, rig):
+    with locked(db):
         refused = await rig.pay(required, header)
         assert brief(refused) == UNAVAILABLE
-        assert refused.json()["reason"] == REASONS[broken]
+        assert refused.json()["reason"] == "database is locked"
         assert refused.json()["final"] is False
         assert (await rig.http.get("/healthz")).status_code == 200
         assert (await rig.ask()).status_code == 402
@@ -193,7 +176,7 @@ def test_a_transaction_that_fills_the_disk_is_undone_whole():
 @scene
 async def test_a_restore_of_a_locked_database_ends(rig: ServiceRig, db: Path) -> None:
     copy = rig.service.store.copy()
-    with locked(db, rig), pytest.raises(sqlite3.OperationalError, match="locked"):
+    with locked(db), pytest.raises(sqlite3.OperationalError, match="locked"):
         rig.service.store.restore(copy)
     rig.service.store.restore(copy)
     copy.close()
@@ -212,10 +195,9 @@ async def test_a_defect_in_sql_is_no_failure_of_the_storage(
 # --- the background ------------------------------------------------------------------
 
 
-@BOTH
 @scene
 async def test_the_background_work_lives_on_and_logs_a_cause_once(
-    rig: ServiceRig, db: Path, broken: Any, caplog: pytest.LogCaptureFixture
+    rig: ServiceRig, db: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def turns(count: int) -> None:
         for _ in range(count):
@@ -228,13 +210,13 @@ async def test_the_background_work_lives_on_and_logs_a_cause_once(
     await rig.open_session("0.05", 60)
     rig.clock.sleep_until = lambda until_s: _slept(rig, until_s)  # type: ignore[method-assign]
     work = asyncio.create_task(background.run_background(rig.service))
-    with broken(db, rig):
+    with locked(db):
         await turns(12)
     await turns(60)
     work.cancel()
     await asyncio.wait({work})
     assert rig.transfers() == 2  # the deposit and its refund
-    lines = [record for record in caplog.records if REASONS[broken] in record.getMessage()]
+    lines = [each for each in caplog.records if "database is locked" in each.getMessage()]
     assert len(lines) == 1
     assert lines[0].exc_info is None or lines[0].exc_info == (None, None, None)
 

@@ -2,7 +2,6 @@
 
 import ast
 import json
-import os
 import re
 import sys
 import tomllib
@@ -44,24 +43,6 @@ def test_what_the_program_knows_of_itself_is_the_same_without_docstrings() -> No
     code = "import json; from tests.house.reference import facts; print(json.dumps(facts()))"
     told = run([sys.executable, "-OO", "-c", code])
     assert json.loads(told) == json.loads(json.dumps(facts()))
-
-
-@pytest.mark.campaign
-@pytest.mark.timeout(900)
-def test_the_tests_of_what_prose_carried_pass_without_docstrings() -> None:
-    """The README's line under PYTHONOPTIMIZE=2, of the tests of all that was once read from prose.
-
-    The whole line is for a release; it skips what shows docstrings.
-    """
-    tests = (
-        "report/test_frames.py", "report/test_whole.py",
-        "report/test_market.py", "cli/test_list.py", "cli/test_diff.py",
-        "house/test_events.py", "house/test_guide.py::test_a_reference_page_is_current",
-        "spec", "scenarios/test_golden.py", "suite/test_engine.py", "chain/test_rpc.py",
-        "world/test_help.py",
-    )  # fmt: skip
-    words = [sys.executable, "-m", "pytest", "-q", *(f"tests/{each}" for each in tests)]
-    run(words, env=os.environ | {"PYTHONOPTIMIZE": "2"})
 
 
 # --- the package -------------------------------------------------------------------------

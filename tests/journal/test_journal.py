@@ -43,9 +43,6 @@ def test_with_a_limit_only_the_newest_are_kept_and_numbers_go_on():
     assert [entry.seq for entry in read] == [2, 3, 4, 5], "a journal that was read goes on"
 
 
-# --- the form of a line ----------------------------------------------------------------
-
-
 # --- listeners, merging ----------------------------------------------------------------
 
 
@@ -111,9 +108,6 @@ def test_a_file_of_another_version_or_with_a_line_that_is_no_entry_is_refused_by
     for text, told in [*wrong, *((whole + bad + b"\n", says) for bad in ENTRIES)]:
         with pytest.raises(ValueError, match=told):
             Journal.load(text)
-
-
-# --- texts of other parties ----------------------------------------------------------
 
 
 # --- columns -------------------------------------------------------------------------

@@ -28,19 +28,6 @@ def fill(journal: Journal, count: int) -> Journal:
     return journal
 
 
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return the numbers of the lines that are decoded."""
-    numbers: list[int] = []
-
-    def read_line(number: int, _: object) -> Entry:
-        numbers.append(number)
-        return Entry(number - 2, 0, INDEXED)
-
-    monkeypatch.setattr("x402sim.journal.read_line", read_line)
-    return numbers
-
-
 def columns_of(journal: Journal) -> list[dict[str, dict[str, list]]]:
     """Return the columns of some kinds as lists, with the texts themselves, by the name of the event."""
     kinds = {name_of(kind): (*NUMBERS, *kind.__struct_fields__) for kind in (Note, PaymentIndexed)}

@@ -1,5 +1,4 @@
 import pytest
-from btclib_secp256k1.keys import pubkey_from_prvkey
 from eth_account import Account
 from eth_utils import keccak
 
@@ -11,19 +10,12 @@ from x402sim.protocol.crypto import (
     PrivateKey,
     checksum,
     from_hex,
-    keccak256,
     parse_address,
     recover,
     unwrapped,
 )
 
 ADDRESS = "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0"
-
-
-@pytest.mark.parametrize("size", [0, 135, 136, 137, 271, 272, 273, 10_000])
-def test_keccak256_at_the_edges_of_a_block(size):
-    data = bytes(i % 251 for i in range(size))
-    assert keccak256(data) == keccak(data)
 
 
 DIGEST = keccak(b"a message")
@@ -59,19 +51,6 @@ def test_s_may_be_half_the_order():
 def test_a_key_shows_no_secret():
     key = PrivateKey(bytes(range(32)))
     assert bytes(range(8)).hex() not in f"{key!r} {key}"
-
-
-def test_no_key_is_recovered_at_infinity():
-    """With r = x(kG) and s = z/k, the recovered point is (sR - zG)/r = 0."""
-    refused = 0
-    for k in range(2, 40):
-        point = pubkey_from_prvkey(k.to_bytes(32), compressed=False)
-        s = int.from_bytes(DIGEST) * pow(k, -1, CURVE_ORDER) % CURVE_ORDER
-        if s <= HALF_ORDER:
-            with pytest.raises(BadSignature, match=r"invalid signature$"):
-                recover(DIGEST, point[1:33] + s.to_bytes(32) + bytes([27 + point[-1] % 2]))
-            refused += 1
-    assert refused > 10
 
 
 @pytest.mark.parametrize("spell", [str, str.lower, lambda a: "0x" + a[2:].upper()])

@@ -58,11 +58,6 @@ def test_any_other_signature_is_told_with_its_signer_and_the_domain_that_was_wan
     )
 
 
-def test_a_value_of_another_case_is_named_if_it_is_the_only_one() -> None:
-    case = paying(scheme="Exact")
-    assert difference(InvalidReason.SCHEME, case) == "scheme: wanted exact, got Exact"
-
-
 def test_a_signature_of_a_wrong_form_says_which() -> None:
     case = paying(signature=PAYMENT.signature[:64] + b"\0")
     assert difference(InvalidReason.SIGNATURE, case) == "ECRecover: invalid signature 'v' value"

@@ -48,19 +48,12 @@ WIRE = {
 }
 
 
-def as_hex(raw: bytes | object) -> str:
-    return to_hex(raw if isinstance(raw, bytes) else json.dumps(raw).encode())
-
-
-def as_base64(raw: bytes | object) -> str:
-    return base64.b64encode(raw if isinstance(raw, bytes) else json.dumps(raw).encode()).decode()
+def as_hex(message: object) -> str:
+    return to_hex(json.dumps(message).encode())
 
 
 def with_payload(**changes: object) -> dict:
     return WIRE | {"payload": WIRE["payload"] | changes}
-
-
-both_spellings = pytest.mark.parametrize("spell", [as_hex, as_base64], ids=["hex", "base64"])
 
 
 @pytest.mark.clause("2.3/hex-header")
@@ -73,10 +66,10 @@ def test_the_header_is_0x_and_the_hex_of_the_published_json():
 @pytest.mark.clause("2.3/hex-header", "2.3/contents")
 @given(auth=headers_authorizations, signature=st.binary(max_size=70))
 def test_both_spellings_decode_to_the_authorization_that_was_encoded(auth, signature):
-    spelled_hex = encode_header(auth, signature, TESTNET, "hex")
-    spelled_base64 = encode_header(auth, signature, TESTNET, "base64")
-    assert decode_header(spelled_hex) == decode_header(spelled_base64)
-    assert authorization_of(spelled_hex) == (auth, signature)
+    for spelling in get_args(Spelling):
+        text = encode_header(auth, signature, TESTNET, spelling)
+        assert spelling_of(text) == spelling
+        assert authorization_of(text) == (auth, signature)
 
 
 @pytest.mark.parametrize(
@@ -108,36 +101,10 @@ def test_the_published_client_library_writes_what_we_write(monkeypatch):
     assert json.loads(base64.b64decode(text)) == WIRE
 
 
-NOT_HEADERS = {
-    "empty": "", "bad-hex": "0xzz", "hex-with-space": "0x 7b7d", "bad-base64": "!!!!",
-    "base64-with-newline": as_base64(WIRE) + "\n", "non-ascii": "e30é",
-    "plain-json": json.dumps(WIRE), "one-megabyte": "A" * (1 << 20),
-    "one-megabyte-hex": "0x" + "7b" * (1 << 19),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("text", NOT_HEADERS.values(), ids=NOT_HEADERS)
-def test_a_header_that_is_neither_hex_nor_base64_of_json_is_refused(text):
-    with pytest.raises(BadMessage) as refused:
+@pytest.mark.parametrize("text", ["0x 7b7d", "e30=\n", "e30é"])
+def test_neither_blanks_nor_other_letters_are_read(text):
+    with pytest.raises(BadMessage, match="neither 0x-hex nor base64"):
         decode_header(text)
-    assert 0 < len(str(refused.value)) < 300
-
-
-NOT_OBJECTS = {
-    "valid-after-negative": with_payload(validAfter=-1),
-    "invalid-utf-8": b'{"scheme":"\xff"}',
-    "two-values": b"{}{}",
-    "bom": b"\xef\xbb\xbf{}",
-    "huge-integer": b'{"x402Version":' + b"9" * 5000 + b"}",
-    "deep-array": b"[" * 100_000,
-}
-
-
-@both_spellings
-@pytest.mark.parametrize("raw", NOT_OBJECTS.values(), ids=NOT_OBJECTS)
-def test_json_that_is_not_a_payment_header_is_refused(raw, spell):
-    with pytest.raises(BadMessage):
-        decode_header(spell(raw))
 
 
 BAD_PAYLOADS = [
@@ -156,15 +123,6 @@ def test_a_payload_that_is_no_authorization_is_refused(changes):
         authorization_of(header)
 
 
-def test_a_header_that_is_json_is_called_so():
-    with pytest.raises(BadMessage, match="is JSON; wanted base64 or 0x-hex of it"):
-        decode_header(json.dumps(WIRE))
-
-
 def test_what_is_no_spelling_is_refused_and_not_written_as_base64() -> None:
-    for spelling in get_args(Spelling):
-        header = encode_header(AUTH, SIGNATURE, TESTNET, spelling)
-        assert spelling_of(header) == spelling
-        assert authorization_of(header) == (AUTH, SIGNATURE)
     with pytest.raises(AssertionError, match="base58"):
         encode_header(AUTH, SIGNATURE, TESTNET, "base58")  # type: ignore[arg-type]

@@ -109,13 +109,6 @@ def test_events_are_read_in_any_pieces(cuts: list[int], end: bytes) -> None:
     assert text
 
 
-def test_only_the_response_to_the_request_counts() -> None:
-    incoming = mcp.Incoming("application/json", 2)
-    assert not incoming.feed(b'{"id": 1, "result": {}}')
-    incoming.end()
-    assert incoming.response is None
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
     lambda each: st.lists(each, max_size=3)
@@ -139,9 +132,3 @@ def test_whatever_a_server_answers_has_a_status(response: dict[str, Any]) -> Non
     found = mcp.answered(response)
     assert found.status in (200, 400, 402, 500, 502)
     assert all(text.isascii() and "\n" not in text for text in found.headers.values())
-
-
-@given(JSON)
-def test_whatever_stands_for_a_payment_is_a_header_or_none(value: Any) -> None:
-    found = mcp.payment_in({"_meta": {mcp.PAYMENT: value}})
-    assert all(x402.json_in(text) == value for text in found.values())

@@ -5,43 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.strategies import uint256
-from x402sim.protocol.money import base_in, parse_base, to_base, to_decimal
-
-NOT_BASE_UNITS = [
-    "9" * 5000,
-    "1e3",
-    "010",
-    " 1",
-    "-1",
-    "",
-    "1.0",
-    "0x10",
-    "١٠٠",
-    "1²",
-    str(2**256),
-    "1\n",
-]
-NOT_DECIMALS = ["1e3", "01.00", " 1.00", "-1.00", "", ".50", "1.", "1,00", "١.٠٠", "1.00\n"]
-
-
-@pytest.mark.parametrize("text", NOT_BASE_UNITS)
-def test_parse_base_refuses(text):
-    with pytest.raises(ValueError, match="expected base units") as refused:
-        parse_base(text)
-    assert len(str(refused.value)) < 250
-    assert base_in(text) is None
-
-
-@pytest.mark.parametrize("amount", [0, 10_000, 2**256 - 1])
-def test_parse_base_reads_whatever_a_token_can_have(amount):
-    assert parse_base(str(amount)) == base_in(str(amount)) == amount
-    assert base_in(amount) is None, "a number is no text"
-
-
-@pytest.mark.parametrize("text", [*NOT_DECIMALS, pytest.param("9" * 10_000 + ".00", id="long")])
-def test_to_base_refuses(text):
-    with pytest.raises(ValueError, match="expected a plain decimal"):
-        to_base(text, 6)
+from x402sim.protocol.money import to_base, to_decimal
 
 
 @given(whole=st.integers(0, 10**30), fraction=st.text("0123456789", max_size=12))

@@ -1,80 +1,21 @@
-"""The message, against eth-account: none of our code has a hand in its digest."""
+"""Calldata and addresses; the digests are in the vectors, `tests/suite_vectors/permit2.py`."""
 
 import pytest
 from eth_abi.abi import encode
-from eth_account.messages import encode_typed_data
 from eth_utils import keccak
 from hypothesis import given, strategies as st
 
 from tests.strategies import addresses, bytes32, uint256
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import checksum, words
+from x402sim.protocol.crypto import checksum
 from x402sim.protocol.eip3009 import Permit
 from x402sim.protocol.permit2 import (
     EXACT_PROXY,
     PERMIT2,
     UPTO_PROXY,
     Permit2Authorization,
-    permit2_digest,
     separator,
-    witness_hash,
 )
-
-PERMISSIONS = [{"name": "token", "type": "address"}, {"name": "amount", "type": "uint256"}]
-TRANSFER = [
-    {"name": "permitted", "type": "TokenPermissions"},
-    {"name": "spender", "type": "address"},
-    {"name": "nonce", "type": "uint256"},
-    {"name": "deadline", "type": "uint256"},
-    {"name": "witness", "type": "Witness"},
-]
-WITNESS = [{"name": "to", "type": "address"}, {"name": "validAfter", "type": "uint256"}]
-METERED = [WITNESS[0], {"name": "facilitator", "type": "address"}, WITNESS[1]]
-
-
-def authorizations(*, upto: bool | None = None) -> st.SearchStrategy[Permit2Authorization]:
-    """Draw authorizations of both schemes, or of one."""
-    of_upto = st.none() | addresses if upto is None else addresses if upto else st.none()
-    return st.builds(
-        Permit2Authorization,
-        from_=addresses,
-        token=addresses,
-        amount=uint256,
-        spender=addresses,
-        nonce=uint256,
-        deadline=uint256,
-        to=addresses,
-        valid_after=uint256,
-        facilitator=of_upto,
-    )
-
-
-def typed(auth: Permit2Authorization, chain_id: int):
-    """Return eth-account's form of an authorization."""
-    witness = {"to": auth.to, "validAfter": auth.valid_after}
-    if auth.facilitator is not None:
-        witness["facilitator"] = auth.facilitator
-    message = {
-        "permitted": {"token": auth.token, "amount": auth.amount},
-        "spender": auth.spender,
-        "nonce": auth.nonce,
-        "deadline": auth.deadline,
-        "witness": witness,
-    }
-    kinds = {
-        "PermitWitnessTransferFrom": TRANSFER,
-        "TokenPermissions": PERMISSIONS,
-        "Witness": WITNESS if auth.facilitator is None else METERED,
-    }
-    domain = {"name": "Permit2", "chainId": chain_id, "verifyingContract": checksum(PERMIT2)}
-    return encode_typed_data(domain, kinds, message)
-
-
-@given(auth=authorizations(), chain_id=st.integers(0, 2**64))
-def test_the_digest_is_eth_accounts(auth, chain_id):
-    signable = typed(auth, chain_id)
-    expected = keccak(b"\x19" + signable.version + signable.header + signable.body)
-    assert permit2_digest(auth, chain_id) == expected
 
 
 def test_the_addresses_and_the_domain_of_ethereum_are_the_published_ones():
@@ -89,7 +30,10 @@ def test_the_addresses_and_the_domain_of_ethereum_are_the_published_ones():
 @pytest.mark.parametrize("sponsored", [False, True])
 @given(data=st.data(), amount=uint256, signature=st.binary(max_size=100), r=bytes32, s=bytes32)
 def test_the_calldata_of_settle_is_eth_abis(upto, sponsored, data, amount, signature, r, s):
-    auth = data.draw(authorizations(upto=upto))
+    numbers = dict.fromkeys(("amount", "nonce", "deadline", "valid_after"), uint256)
+    accounts = dict.fromkeys(("from_", "token", "spender", "to"), addresses)
+    settles = addresses if upto else st.none()
+    auth = data.draw(st.builds(Permit2Authorization, **numbers, **accounts, facilitator=settles))
     kinds, values = ["((address,uint256),uint256,uint256)"], []
     values.append(((auth.token, auth.amount), auth.nonce, auth.deadline))
     if upto:
@@ -107,13 +51,3 @@ def test_the_calldata_of_settle_is_eth_abis(upto, sponsored, data, amount, signa
         values.insert(0, (auth.amount, auth.deadline, r, s, 28))
     expected = keccak(f"{name}({','.join(kinds)})".encode())[:4] + encode(kinds, values)
     assert abi.settle(auth, amount, signature, permit) == expected
-
-
-@given(auth=authorizations())
-def test_the_witness_has_the_payee_and_for_upto_the_facilitator(auth):
-    kind = "address to,address facilitator,uint256 validAfter"
-    if auth.facilitator is None:
-        kind = "address to,uint256 validAfter"
-    own = () if auth.facilitator is None else (auth.facilitator,)
-    typehash = keccak(f"Witness({kind})".encode())
-    assert witness_hash(auth) == keccak(typehash + words(auth.to, *own, auth.valid_after))

@@ -23,7 +23,7 @@ from x402sim.events import (
     RequestSent,
     Transfer,
 )
-from x402sim.journal import EVERY, Entry, Journal, OnDisk, read_line
+from x402sim.journal import EVERY, Entry, Journal, _OnDisk, read_line
 from x402sim.report.frames import TABLES
 from x402sim.report.page import Payments
 from x402sim.report.plots import diagram
@@ -242,8 +242,8 @@ def test_the_steps_after_the_orders_read_nothing_and_services_are_left_out(
     of_service = [each for each in requests if each.actor == "service"]
     assert kept == sent - len(of_service) < sent / 2
     assert len(found.orders)
-    whole = OnDisk.columns
-    monkeypatch.setattr(OnDisk, "columns", lambda *given: read.append(b"") or whole(*given))
+    whole = _OnDisk.columns
+    monkeypatch.setattr(_OnDisk, "columns", lambda *given: read.append(b"") or whole(*given))
     assert len(found.steps)
     assert read == []
     assert len(found.latency) == sent

@@ -1,7 +1,6 @@
 """Every demand has its ground: sentences that the specification has, quoted word for word."""
 
 import tomllib
-from functools import partial
 from importlib.resources import files
 
 import pytest
@@ -85,19 +84,6 @@ def test_a_ground_without_what_it_needs_or_with_a_wrong_quotation_is_an_error(
 ) -> None:
     with pytest.raises(ValueError, match=said):
         read_ground(text)
-
-
-def test_a_ground_that_is_made_without_what_it_needs_is_an_error() -> None:
-    for make, said in (
-        (explicit, "an explicit ground names"),
-        (partial(derived, so="it follows"), "a derived ground names"),
-        (partial(derived, "5: The amount must equal", so=""), "the step"),
-        (partial(ours, because=""), "why it is made"),
-        (silent, "or says why"),
-        (partial(explicit, "5: Otherwise"), "is meant alone by"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            make()
 
 
 def test_the_cases_of_an_id_have_one_level() -> None:

@@ -55,10 +55,7 @@ def bound(
     if response.is_stream_consumed:  # read already, such as an answer of this process
         require_size(len(response.content), limits)
         return
-    meter = _Meter(response.headers.get("content-encoding", ""), limits, elapsed_s)
-    is_page = response.headers.get("content-type", "").lower().startswith("text/html")
-    leaves_rest = is_page and response.status_code == 402
-    response.stream = _Limited(response.stream, meter, leaves_rest=leaves_rest)
+    response.stream = _Limited(response, limits, elapsed_s)
     if "content-encoding" in response.headers:
         del response.headers["content-encoding"]
 
@@ -130,13 +127,16 @@ class _Limited(httpx.SyncByteStream, httpx.AsyncByteStream):
     """The body of an answer, decoded and measured while it arrives."""
 
     def __init__(
-        self,
-        inner: httpx.SyncByteStream | httpx.AsyncByteStream,
-        meter: "_Meter",
-        *,
-        leaves_rest: bool,
+        self, response: httpx.Response, limits: Limits, elapsed_s: Callable[[], float] | None
     ) -> None:
-        self._inner, self._meter, self._leaves_rest = inner, meter, leaves_rest
+        headers, self._inner = response.headers, response.stream
+        is_page = headers.get("content-type", "").lower().startswith("text/html")
+        self._leaves_rest = is_page and response.status_code == 402
+        self._encoding = headers.get("content-encoding", "").strip().lower()
+        self._limits, self._elapsed_s = limits, elapsed_s
+        self._received = self._decoded = 0
+        self._head = b""
+        self._zlib: Any = None
 
     def __iter__(self) -> Iterator[bytes]:
         assert isinstance(self._inner, httpx.SyncByteStream)
@@ -144,7 +144,7 @@ class _Limited(httpx.SyncByteStream, httpx.AsyncByteStream):
             if (part := self._part(chunk)) is None:
                 return
             yield part
-        self._meter.finish()
+        self._finish()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         assert isinstance(self._inner, httpx.AsyncByteStream)
@@ -152,16 +152,7 @@ class _Limited(httpx.SyncByteStream, httpx.AsyncByteStream):
             if (part := self._part(chunk)) is None:
                 return
             yield part
-        self._meter.finish()
-
-    def _part(self, chunk: bytes) -> bytes | None:
-        """Return a chunk decoded; None once a body that may be cut is too large."""
-        try:
-            return self._meter.decode(chunk)
-        except AnswerTooLarge:
-            if self._leaves_rest:
-                return None
-            raise
+        self._finish()
 
     def close(self) -> None:
         assert isinstance(self._inner, httpx.SyncByteStream)
@@ -171,41 +162,36 @@ class _Limited(httpx.SyncByteStream, httpx.AsyncByteStream):
         assert isinstance(self._inner, httpx.AsyncByteStream)
         await self._inner.aclose()
 
-
-class _Meter:
-    """Decodes the chunks of one body, and counts the bytes before and after decoding."""
-
-    def __init__(
-        self, encoding: str, limits: Limits, elapsed_s: Callable[[], float] | None
-    ) -> None:
-        self._encoding = encoding.strip().lower()
-        self._limits, self._elapsed_s = limits, elapsed_s
-        self._received = self._decoded = 0
-        self._head = b""
-        self._zlib: Any = None
-
-    def decode(self, chunk: bytes) -> bytes:
-        """Return a chunk decoded; raises if the body is too large, or the chunk too late."""
+    def _part(self, chunk: bytes) -> bytes | None:
+        """Return a chunk decoded; None once a body that may be cut is too large."""
         if self._elapsed_s is not None and self._elapsed_s() > self._limits.deadline_s:
             raise too_slow(self._limits)
-        self._received += len(chunk)
-        require_size(self._received, self._limits)
-        if not chunk or self._encoding in ("", "identity"):
-            return chunk
-        decoded = self._inflate(chunk)
-        self._decoded += len(decoded)
-        require_size(self._decoded, self._limits)
-        return decoded
+        try:
+            self._received += len(chunk)
+            require_size(self._received, self._limits)
+            if chunk and self._encoding not in ("", "identity"):
+                chunk = self._inflate(chunk)
+                self._decoded += len(chunk)
+                require_size(self._decoded, self._limits)
+        except AnswerTooLarge:
+            if self._leaves_rest:
+                return None
+            raise
+        return chunk
 
-    def finish(self) -> None:
-        """Raise `AnswerUnreadable` if an encoded body ended before its end."""
+    def _finish(self) -> None:
         if self._head or (self._zlib is not None and not self._zlib.eof):
             raise AnswerUnreadable(f"the answer's body ends in the middle of its {self._encoding}")
 
     def _inflate(self, chunk: bytes) -> bytes:
         """Return at most one byte more than the limit allows."""
-        _require_inflated(self._encoding)
         if self._zlib is None:
+            if self._encoding not in _INFLATED:
+                raise AnswerUnreadable(
+                    f"the answer has Content-Encoding {self._encoding[:80]!r}; gzip, deflate and "
+                    "none are read, because others cannot be decoded within a limit. Ask the "
+                    "server for one of them"
+                )
             self._head += chunk
             if len(self._head) < 2:
                 return b""
@@ -268,14 +254,6 @@ def _window(encoding: str, head: bytes) -> int:
         has_header = head[0] & 15 == 8 and int.from_bytes(head[:2], "big") % 31 == 0
         return zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS
     return zlib.MAX_WBITS | 16
-
-
-def _require_inflated(encoding: str) -> None:
-    if encoding not in _INFLATED:
-        raise AnswerUnreadable(
-            f"the answer has Content-Encoding {encoding[:80]!r}; gzip, deflate and none are read, "
-            "because others cannot be decoded within a limit. Ask the server for one of them"
-        )
 
 
 def require_size(count: int, limits: Limits) -> None:

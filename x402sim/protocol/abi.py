@@ -6,6 +6,8 @@ millisecond longer for each call, which the row `direct` of `tests/bench` has no
 is encoded once and decoded three times. `tests/chain/test_abi.py` compares both.
 """
 
+from functools import partial
+
 from msgspec.structs import astuple
 
 from x402sim.protocol.crypto import Address, keccak256, words
@@ -13,7 +15,6 @@ from x402sim.protocol.eip3009 import Authorization, Permit
 from x402sim.protocol.permit2 import Permit2Authorization
 
 word = words
-"""One word."""
 _AUTH = "address,address,uint256,uint256,uint256,bytes32"
 _PERMITTED = "((address,uint256),uint256,uint256)"
 _EXACT = f"{_PERMITTED},address,(address,uint256),bytes"
@@ -124,29 +125,17 @@ def calldata(function: bytes, *arguments: int | bytes) -> bytes:
     return function + words(*arguments)
 
 
-def balance_of(account: Address) -> bytes:
-    """Return the calldata of balanceOf."""
-    return calldata(BALANCE_OF, account)
+balance_of = partial(calldata, BALANCE_OF)
+authorization_state = partial(calldata, AUTHORIZATION_STATE)
+transfer = partial(calldata, TRANSFER)
+mint = partial(calldata, MINT)
+approve = partial(calldata, APPROVE)
+allowance = partial(calldata, ALLOWANCE)
 
 
 def is_valid_signature(digest: bytes, signature: bytes) -> bytes:
     """Return the calldata of EIP-1271's isValidSignature."""
     return calldata(IS_VALID_SIGNATURE, digest, 2 * 32) + _tail(signature)
-
-
-def authorization_state(authorizer: Address, nonce: bytes) -> bytes:
-    """Return the calldata of authorizationState."""
-    return calldata(AUTHORIZATION_STATE, authorizer, nonce)
-
-
-def transfer(to: Address, amount_base: int) -> bytes:
-    """Return the calldata of transfer."""
-    return calldata(TRANSFER, to, amount_base)
-
-
-def mint(to: Address, amount_base: int) -> bytes:
-    """Return the calldata of mint."""
-    return calldata(MINT, to, amount_base)
 
 
 def transfer_with_authorization(
@@ -170,16 +159,6 @@ def permit(permitted: Permit, signature: bytes, *, packed: bool = False) -> byte
     owner, spender, value, _, deadline = astuple(permitted)
     function = PERMIT_BYTES if packed else PERMIT
     return _signed((function, PERMIT_BYTES), signature, owner, spender, value, deadline)
-
-
-def approve(spender: Address, amount_base: int) -> bytes:
-    """Return the calldata of approve."""
-    return calldata(APPROVE, spender, amount_base)
-
-
-def allowance(owner: Address, spender: Address) -> bytes:
-    """Return the calldata of allowance."""
-    return calldata(ALLOWANCE, owner, spender)
 
 
 def nonce_bitmap(owner: Address, nonce: int) -> bytes:
@@ -241,11 +220,7 @@ def settled_amount(auth: Permit2Authorization, data: bytes) -> int | None:
 
 
 def _signed(functions: tuple[bytes, bytes], signature: bytes, *arguments: int | bytes) -> bytes:
-    """Return calldata with a signature at the end.
-
-    A signature of 65 bytes goes as (v, r, s), any other through the overload with `bytes`, for the
-    token to refuse.
-    """
+    """A signature of 65 bytes goes as (v, r, s), any other as `bytes`, for the token to refuse."""
     in_three, packed = functions
     if len(signature) == 65 and in_three != packed:
         parts = signature[64], signature[:32], signature[32:64]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from x402sim.protocol.messages import Wire
+from x402sim.protocol.messages import Wire, fields_of
 from x402sim.protocol.rpc_values import shown
 from x402sim.protocol.x402 import AnyRequirements, Version
 
@@ -57,7 +57,7 @@ class Fault(NamedTuple):
 
 def faults_in(fields: Mapping[str, Any], version: Version | None) -> Iterator[Fault]:
     """Yield the faults of the declaration in a 402 or a payment; none without a declaration."""
-    said = _object(fields.get("extensions")).get(BAZAAR)
+    said = fields_of(fields.get("extensions")).get(BAZAAR)
     if said is None:
         return
     if version == 1:
@@ -65,16 +65,16 @@ def faults_in(fields: Mapping[str, Any], version: Version | None) -> Iterator[Fa
         do = "Write accepts[].outputSchema, or send version 2: no index reads this place."
         yield Fault(_PLACE, "in version 1, which has no extensions", wanted, do)
         return
-    info, schema = (_object(said).get(name) for name in ("info", "schema"))
+    info, schema = (fields_of(said).get(name) for name in ("info", "schema"))
     if not isinstance(info, dict):
-        has = ", ".join(_object(said))
+        has = ", ".join(fields_of(said))
         seen = f"without info, but {has[:80]}" if has else "without info"
         do = "Send the wire's form, not the form of a route's settings. " + _SDK
-        if BAZAAR in _object(said):
+        if BAZAAR in fields_of(said):
             do = f"Unwrap one level: the value of {_PLACE} is {{info, schema}} itself."
         yield Fault(_PLACE, seen, "{info, schema}", do)
         return
-    wrong = list(_of_input(_object(info.get("input"))))
+    wrong = list(_of_input(fields_of(info.get("input"))))
     yield from wrong
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict) or "input" not in properties:
@@ -84,7 +84,7 @@ def faults_in(fields: Mapping[str, Any], version: Version | None) -> Iterator[Fa
     elif not wrong and (unlike := difference(schema, info)):
         do = "Change info or schema: facilitators must not list what does not fit."
         yield Fault(f"{_PLACE}.info", unlike, "as the schema beside it says", do)
-    url = _object(fields.get("resource")).get("url")
+    url = fields_of(fields.get("resource")).get("url")
     if not _is_url(url):
         seen = "nothing" if url is None else shown(url)
         do = "Send `resource: {url}` beside `accepts`; a payer repeats the whole object."
@@ -134,20 +134,16 @@ _NOT_DECLARED = ("resource", "description", "mimeType")
 def faults_of_402(fields: Mapping[str, Any], version: Version | None) -> Iterator[Fault]:
     """Yield why no index lists the resource of a 402 that declares it in some form."""
     yield from faults_in(fields, version)
-    is_declared = BAZAAR in _object(fields.get("extensions"))
+    is_declared = BAZAAR in fields_of(fields.get("extensions"))
     listed = fields.get("accepts")
     for number, offer in enumerate(listed if isinstance(listed, list) else ()):
         if version == 1:
-            yield from faults_in(_object(offer), version)
+            yield from faults_in(fields_of(offer), version)
             continue
         names = (*_NEVER, *_NOT_DECLARED) if is_declared else _NEVER
-        if odd := [name for name in names if name in _object(offer)]:
+        if odd := [name for name in names if name in fields_of(offer)]:
             do = f"Write {_PLACE} and `resource` beside `accepts`, not in an offer."
             yield Fault(f"accepts[{number}]", ", ".join(odd), "version 2's fields only", do)
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 # --- the key of a resource ---------------------------------------------------------------
@@ -209,7 +205,7 @@ def difference(schema: Any, value: Any, where: str = "info") -> str:
             return f"{where} is {shown(value)}, none of {shown(several)}"
         if not isinstance(value, dict):
             continue
-        known, required = _object(schema.get("properties")), schema.get("required")
+        known, required = fields_of(schema.get("properties")), schema.get("required")
         for each in required if isinstance(required, list) else ():
             if isinstance(each, str) and each not in value:
                 return f"{where} has no {each}"

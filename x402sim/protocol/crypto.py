@@ -176,15 +176,7 @@ def parse_address(text: str) -> Address:
 @lru_cache(maxsize=4096)
 def checksum(address: Address) -> str:
     """Return the EIP-55 spelling: a letter is upper-case where the hash has a digit from 8 on."""
-    digits = address.hex().encode()
-    hashed = keccak256(digits).hex()[:40].encode()
-    upper = int.from_bytes(digits.translate(_LETTERS)) & int.from_bytes(hashed.translate(_HIGH))
-    return "0x" + (int.from_bytes(digits) ^ upper).to_bytes(40).decode()
-
-
-_CASE = ord("a") ^ ord("A")
-_LETTERS, _HIGH = (
-    bytes(_CASE if chr(each) in chosen else 0 for each in range(256))
-    for chosen in ("abcdef", "89abcdef")
-)
-"""Translations of hex digits: the bit of the case for each chosen digit, else nothing."""
+    digits = address.hex()
+    hashed = keccak256(digits.encode()).hex()
+    pairs = zip(digits, hashed, strict=False)
+    return "0x" + "".join(each.upper() if at > "7" else each for each, at in pairs)

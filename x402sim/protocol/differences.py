@@ -49,18 +49,18 @@ def difference(why: InvalidReason, case: Verification) -> str:
         case InvalidReason.ASSET:
             return _odd("asset", checksum(ours.asset), wanted.asset, case.payment.asset)
         case InvalidReason.RECIPIENT:
-            return _unlike("to", wanted.pay_to, checksum(auth.to))
+            return unequal("to", wanted.pay_to, checksum(auth.to))
         case InvalidReason.AMOUNT:
-            return _unlike("value", wanted.max_amount_required, auth.value)
+            return unequal("value", wanted.max_amount_required, auth.value)
         case InvalidReason.SIGNATURE:
             return _signature(case)
         case InvalidReason.DOMAIN:
             named = [n for n in ("name", "version") if isinstance(terms.domain.get(n), str)]
-            return _unlike("extra", "name and version", ", ".join(named) or "neither")
+            return unequal("extra", "name and version", ", ".join(named) or "neither")
         case InvalidReason.DOMAIN_NAME:
-            return _unlike("extra.name", ours.token_name, terms.domain.get("name"))
+            return unequal("extra.name", ours.token_name, terms.domain.get("name"))
         case InvalidReason.DOMAIN_VERSION:
-            return _unlike("extra.version", ours.token_version, terms.domain.get("version"))
+            return unequal("extra.version", ours.token_version, terms.domain.get("version"))
         case InvalidReason.EARLY:
             return times("validAfter", auth.valid_after, terms.now_s)
         case InvalidReason.LATE:
@@ -102,12 +102,13 @@ def too_late(valid_before: int, now_s: int, clock: str = SERVER_CLOCK) -> str:
     return f"{times('validBefore', valid_before, now_s, clock)}; at least {GRACE_S} s must be left"
 
 
-def _unlike(name: str, wanted: object, got: object) -> str:
+def unequal(name: str, wanted: object, got: object) -> str:
+    """Return both values, as "value: wanted 10000, got 5000"."""
     return f"{name}: wanted {str(wanted)[:MOST_SHOWN]}, got {str(got)[:MOST_SHOWN]}"
 
 
 def _odd(name: str, wanted: str, *got: str) -> str:
-    return _unlike(name, wanted, differing(wanted, *got))
+    return unequal(name, wanted, differing(wanted, *got))
 
 
 # --- signatures ----------------------------------------------------------------------
@@ -123,7 +124,7 @@ def _signature(case: Verification) -> str:
     except BadSignature as bad:
         return str(bad)
     if wrong is not None:
-        return f"{OTHER_DOMAIN}: {', '.join(starmap(_unlike, unlike(ours, wrong)))}"
+        return f"{OTHER_DOMAIN}: {', '.join(starmap(unequal, unlike(ours, wrong)))}"
     if (partial := partial_domain_signed(auth, payment.signature, ours)) is not None:
         return f"{OTHER_DOMAIN}: {partial}"
     domain = ", ".join(f"{name} {value}" for name, value in _fields(ours).items())
@@ -164,7 +165,6 @@ def unlike(ours: Domain, other: Domain) -> list[tuple[str, object, object]]:
 
 
 def _mistaken(ours: Domain, known: Iterable[Domain]) -> Iterator[Domain]:
-    """Yield other domains that may have been signed."""
     yield from known
     for field, values in _MISTAKES.items():
         yield from (replace(ours, **{field: value}) for value in values)
@@ -174,7 +174,6 @@ def _mistaken(ours: Domain, known: Iterable[Domain]) -> Iterator[Domain]:
 
 
 def _fields(domain: Domain) -> dict[str, object]:
-    """Return the fields of a domain by their names in EIP-712."""
     return {
         "name": domain.name,
         "version": domain.version,

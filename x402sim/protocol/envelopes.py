@@ -11,7 +11,7 @@ from typing import Any
 
 from x402sim.protocol.findings import Finding
 from x402sim.protocol.header import json_of_header
-from x402sim.protocol.messages import BadMessage, decoded
+from x402sim.protocol.messages import BadMessage, decoded, fields_of
 
 Fields = Mapping[str, Any]
 MOST_COPIES = 20
@@ -251,10 +251,10 @@ def differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
 def _of_a2a(root: Fields, fields: Fields, found: Sequence[Enclosed]) -> Iterator[Finding]:
     """Yield contradictions between the status of a payment and other fields."""
     task = root.get("status")
-    places = (task.get("message") if isinstance(task, dict) else None, root.get("message"), root)
+    places = (fields_of(task).get("message"), root.get("message"), root)
     metadata: Fields = {}
     for each in places:
-        inner = each.get("metadata", each) if isinstance(each, dict) else {}
+        inner = fields_of(each).get("metadata", each)
         if isinstance(inner, dict) and any(str(name).startswith("x402.") for name in inner):
             metadata = inner
             break
@@ -271,8 +271,8 @@ def _of_a2a(root: Fields, fields: Fields, found: Sequence[Enclosed]) -> Iterator
         do = f"Set the task's state to {state!r}, so that the client answers."
         yield Finding("status.state", repr(task.get("state"))[:80], repr(state), do)
     receipts = metadata.get("x402.payment.receipts")
-    last = receipts[-1] if isinstance(receipts, list) and receipts else {}
-    success = last.get("success") if isinstance(last, dict) else None
+    last = receipts[-1] if isinstance(receipts, list) and receipts else None
+    success = fields_of(last).get("success")
     is_over = isinstance(success, bool) and status in ("payment-completed", "payment-failed")
     if is_over and success != (status == "payment-completed"):
         got = f"{status}, and the last receipt says {str(success).lower()}"

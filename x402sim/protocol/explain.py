@@ -12,7 +12,8 @@ from typing import Any
 
 from msgspec import convert, structs, to_builtins
 
-from x402sim.protocol.crypto import BadSignature, checksum, parse_address, to_hex
+from x402sim.protocol.crypto import Address, BadSignature, checksum, parse_address, to_hex
+from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.envelopes import Envelope, differences
 from x402sim.protocol.findings import (
     Finding,
@@ -103,8 +104,11 @@ def facts_of(
     elif (signer := signer_of(auth, signed.signature, network.domain)) is None:
         yield "signed by", meant(None, "nobody: it is no signature")
     else:
-        is_from = "`from`" if signer == auth.from_ else "not `from`"
-        yield "signed by", meant(checksum(signer), is_from, ", ")
+        yield "signed by", _by(signer, auth)
+
+
+def _by(signer: Address, auth: Authorization | Permit2Authorization) -> Fact:
+    return meant(checksum(signer), "`from`" if signer == auth.from_ else "not `from`", ", ")
 
 
 def _permit2_facts(
@@ -129,8 +133,7 @@ def _permit2_facts(
     except BadSignature as wrong:
         yield "signed by", meant(None, f"nobody that an account's signature shows: {wrong}")
         return
-    is_from = "`from`" if signer == auth.from_ else "not `from`"
-    yield "signed by", meant(checksum(signer), is_from, ", ")
+    yield "signed by", _by(signer, auth)
 
 
 def _value(name: str, value: Any, now_s: int) -> Any:
@@ -189,16 +192,6 @@ class Decoded:
     findings: tuple[Finding, ...]
 
 
-_OTHER = Finding(
-    "protocol",
-    "",
-    "x402, or our two steps: no other protocol is looked at",
-    "Read it with a client of its protocol.",
-    stops=False,
-    skipped=True,
-)
-
-
 def explain(
     found: Recognized, known: Mapping[str, Network], now_s: int, place: str = ""
 ) -> Iterator[Decoded]:
@@ -216,7 +209,9 @@ def explain(
         finding = Finding("402", other.name, wanted, other.do)
         title = f"402 Payment Required: {other.name}"
         if not other.is_required:
-            finding = replace(_OTHER, seen=other.name)
+            wanted = "x402, or our two steps: no other protocol is looked at"
+            do = "Read it with a client of its protocol."
+            finding = Finding("protocol", other.name, wanted, do, stops=False, skipped=True)
             title = f"{other.name[:1].upper()}{other.name[1:]}"
         yield Decoded(title, other.facts, (finding,))
         return
@@ -235,16 +230,21 @@ def explain(
         yield from _of_items(found.fields, known)
         return
     for number, way in enumerate(ways, 1):
-        title = f"Payment requirements: {way.dialect.value}"
-        findings = tuple(of_way(way, known))
+        part = _of_way(way, known)
         if len(ways) > 1:
-            about = f"of offer {number}"
-            findings = tuple(
-                replace(each, about=f"{each.about} {about}", offers=(number,)) for each in findings
+            told = (
+                replace(each, about=f"{each.about} of offer {number}", offers=(number,))
+                for each in part.findings
             )
-        yield Decoded(title, dict(way_facts(way, known)), findings)
+            part = replace(part, findings=tuple(told))
+        yield part
     if kind in (MessageType.SETTLEMENT, MessageType.REQUEST) and not found.shape:
         yield from _inner(found, ways[0], known, now_s)
+
+
+def _of_way(way: Way, known: Mapping[str, Network]) -> Decoded:
+    title = f"Payment requirements: {way.dialect.value}"
+    return Decoded(title, dict(way_facts(way, known)), tuple(of_way(way, known)))
 
 
 def _of_message(found: Recognized, known: Mapping[str, Network], now_s: int) -> Iterator[Finding]:
@@ -342,8 +342,7 @@ def _of_request(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
             own = terms if number == 0 else ()
             yield Decoded(each.title, each.facts, (*each.findings, *own))
     if way is not None:
-        title = f"Payment requirements: {way.dialect.value}"
-        yield Decoded(title, dict(way_facts(way, known)), tuple(of_way(way, known)))
+        yield _of_way(way, known)
 
 
 def _of_pair(fields: Mapping[str, Any], inner: Recognized, way: Way | None) -> Iterator[Finding]:
@@ -429,10 +428,8 @@ def _of_items(fields: Mapping[str, Any], known: Mapping[str, Network]) -> Iterat
         listed = item.get("accepts") if isinstance(item, dict) else None
         for each in listed if isinstance(listed, list) else ():
             if isinstance(each, dict):
-                way = Way(dialect_of(each), each, item.get("resource"))
-                title = f"Payment requirements: {way.dialect.value}"
-                facts = {"of": str(item.get("resource")), **dict(way_facts(way, known))}
-                yield Decoded(title, facts, tuple(of_way(way, known)))
+                part = _of_way(Way(dialect_of(each), each, item.get("resource")), known)
+                yield replace(part, facts={"of": str(item.get("resource")), **part.facts})
 
 
 # --- a payment ---------------------------------------------------------------------------

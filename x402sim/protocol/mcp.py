@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from x402sim.protocol import x402
-from x402sim.protocol.messages import BadMessage, decode, decoded, encode
+from x402sim.protocol.messages import BadMessage, decode, decoded, encode, fields_of
 
 PAYMENT, RESPONSE = "x402/payment", "x402/payment-response"
 """The keys of `_meta`: of a call that pays, and of a result."""
@@ -90,10 +90,9 @@ def params_of(call: Call, headers: Mapping[str, str]) -> dict[str, Any]:
 
 def payment_in(params: Mapping[str, Any]) -> dict[str, str]:
     """Return the header of the payment in the parameters of a call; empty without one."""
-    meta = params.get("_meta")
-    if not isinstance(meta, dict) or (payment := meta.get(PAYMENT)) is None:
+    if (payment := fields_of(params.get("_meta")).get(PAYMENT)) is None:
         return {}
-    version = payment.get("x402Version") if isinstance(payment, dict) else None
+    version = fields_of(payment).get("x402Version")
     return {x402.PAYMENT_HEADERS[x402.version_in(version) or 2]: x402.to_base64(payment)}
 
 
@@ -116,7 +115,7 @@ def answered(response: Mapping[str, Any]) -> Answered:
         return Answered(502, _JSON, encode(response))
     if (required := required_in(result)) is not None:
         return _asks(required, result, result)
-    headers = _JSON | _receipt(_meta(result).get(RESPONSE))
+    headers = _JSON | _receipt(fields_of(result.get("_meta")).get(RESPONSE))
     is_failed = bool(result.get("isError")) or result.get("resultType") == _REQUIRED_TYPE
     return Answered(500 if is_failed else 200, headers, encode(result))
 
@@ -153,18 +152,13 @@ def _required(value: Any) -> dict[str, Any] | None:
     return value if is_it and isinstance(value.get("accepts"), list) else None
 
 
-def _meta(result: Mapping[str, Any]) -> Mapping[str, Any]:
-    meta = result.get("_meta")
-    return meta if isinstance(meta, dict) else {}
-
-
 def _asks(
     required: dict[str, Any], beside: Mapping[str, Any], result: Mapping[str, Any]
 ) -> Answered:
     """Return the 402 of an offer, with the outcome of a payment, if told."""
     nested = required.get(RESPONSE, beside.get(RESPONSE))
     version = x402.version_in(required.get("x402Version")) or 2
-    headers = _JSON | _receipt(_meta(result).get(RESPONSE, nested), version)
+    headers = _JSON | _receipt(fields_of(result.get("_meta")).get(RESPONSE, nested), version)
     if version == 2:
         headers[x402.REQUIRED_HEADER] = x402.to_base64(required)
         return Answered(402, headers, b"{}")
@@ -191,8 +185,7 @@ def result_of(
     meta = {} if receipt is None else {"_meta": {RESPONSE: receipt}}
     required = x402.json_in(headers.get(x402.REQUIRED_HEADER))
     if status == 402 and isinstance(required, dict):
-        about = required.get("resource")
-        required["resource"] = {**(about if isinstance(about, dict) else {}), "url": resource}
+        required["resource"] = {**fields_of(required.get("resource")), "url": resource}
         return {"isError": True, "structuredContent": required, **_texts(required), **meta}
     value = decoded(body)
     is_error = {"isError": True} if status >= 400 else {}

@@ -231,6 +231,11 @@ def decoded(body: bytes, kind: Any = Any) -> Any:
         return None
 
 
+def fields_of(value: Any) -> dict[str, Any]:
+    """Return a JSON object; an empty one for any other value."""
+    return value if isinstance(value, dict) else {}
+
+
 @cache
 def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)

@@ -20,10 +20,10 @@ from x402sim.protocol.crypto import (
     parse_address,
     to_hex,
 )
-from x402sim.protocol.differences import SERVER_CLOCK, times
+from x402sim.protocol.differences import SERVER_CLOCK, times, unequal
 from x402sim.protocol.eip3009 import Authorization, Permit
 from x402sim.protocol.header import SignedPayment
-from x402sim.protocol.messages import BadMessage, Wire, decode
+from x402sim.protocol.messages import BadMessage, Wire, decode, fields_of
 from x402sim.protocol.money import MAX_UINT256, parse_base
 from x402sim.protocol.networks import Network
 from x402sim.protocol.permit2 import (
@@ -255,9 +255,8 @@ def permit2_payload(auth: Permit2Authorization, signature: bytes) -> Permit2Payl
 
 def sponsored_permit_in(extensions: dict[str, Any] | None) -> SponsoredPermit | None:
     """Return the payer's permit for Permit2 in a payment's extensions; raises `BadMessage`."""
-    extension = (extensions or {}).get(SPONSORED_PERMIT)
-    info = extension.get("info") if isinstance(extension, dict) else None
-    if not isinstance(info, dict) or "signature" not in info:  # the offer, sent back unchanged
+    info = fields_of(fields_of((extensions or {}).get(SPONSORED_PERMIT)).get("info"))
+    if "signature" not in info:  # the offer, sent back unchanged
         return None
     try:
         return msgspec.convert(info, SponsoredPermit)
@@ -281,9 +280,9 @@ def sponsored(
         signature=to_hex(signature),
         version="1",
     )
-    kept = offered if isinstance(offered, dict) else {}
-    told = kept["info"] if isinstance(kept.get("info"), dict) else {}
-    return {SPONSORED_PERMIT: {**kept, "info": {**told, **msgspec.to_builtins(info)}}}
+    kept = fields_of(offered)
+    told = fields_of(kept.get("info")) | msgspec.to_builtins(info)
+    return {SPONSORED_PERMIT: {**kept, "info": told}}
 
 
 def permit_of(info: SponsoredPermit) -> tuple[Permit, bytes]:
@@ -368,10 +367,6 @@ class Permit2Case(msgspec.Struct, frozen=True, kw_only=True):
             return False
 
 
-def _unlike(name: str, wanted: object, got: object) -> str:
-    return f"{name}: wanted {str(wanted)[:80]}, got {str(got)[:80]}"
-
-
 def _methods(case: Permit2Case) -> set[Any]:
     named = (case.accepted, case.wanted)
     return {(each.extra or {}).get(METHOD, PERMIT2_METHOD) for each in named}
@@ -386,25 +381,25 @@ PERMIT2_RULES: Rules[Permit2Case, str] = (
         "permit2/scheme",
         lambda c: c.accepted.scheme == c.wanted.scheme and c.wanted.scheme in PROXIES,
         "unsupported_scheme",
-        lambda c: _unlike("scheme", c.wanted.scheme, c.accepted.scheme),
+        lambda c: unequal("scheme", c.wanted.scheme, c.accepted.scheme),
     ),
     Rule(
         "permit2/network",
         lambda c: c.accepted.network == c.wanted.network == c.network.caip2,
         "invalid_network",
-        lambda c: _unlike("network", c.network.caip2, f"{c.wanted.network}, {c.accepted.network}"),
+        lambda c: unequal("network", c.network.caip2, f"{c.wanted.network}, {c.accepted.network}"),
     ),
     Rule(
         "permit2/method",
         lambda c: _methods(c) == {PERMIT2_METHOD},
         "unsupported_payload_type",
-        lambda c: _unlike(f"extra.{METHOD}", PERMIT2_METHOD, _methods(c)),
+        lambda c: unequal(f"extra.{METHOD}", PERMIT2_METHOD, _methods(c)),
     ),
     Rule(
         "permit2/spender",
         lambda c: c.auth.spender == PROXIES[c.wanted.scheme],
         SPENDER,
-        lambda c: _unlike("spender", checksum(PROXIES[c.wanted.scheme]), _shown(c.auth.spender)),
+        lambda c: unequal("spender", checksum(PROXIES[c.wanted.scheme]), _shown(c.auth.spender)),
     ),
     Rule(
         "permit2/owner",
@@ -422,13 +417,13 @@ PERMIT2_RULES: Rules[Permit2Case, str] = (
         "permit2/recipient",
         lambda c: _shown(c.auth.to) == c.wanted.pay_to.lower(),
         RECIPIENT,
-        lambda c: _unlike("witness.to", c.wanted.pay_to, _shown(c.auth.to)),
+        lambda c: unequal("witness.to", c.wanted.pay_to, _shown(c.auth.to)),
     ),
     Rule(
         "permit2/facilitator",
         lambda c: not c.is_upto or c.auth.facilitator == c.facilitator,
         OTHER_FACILITATOR,
-        lambda c: _unlike("witness.facilitator", _shown(c.facilitator), _shown(c.auth.facilitator)),
+        lambda c: unequal("witness.facilitator", _shown(c.facilitator), _shown(c.auth.facilitator)),
     ),
     Rule(
         "permit2/deadline",
@@ -449,19 +444,19 @@ PERMIT2_RULES: Rules[Permit2Case, str] = (
         "permit2/maximum",
         lambda c: not c.takes_part or c.has_amount,
         ABOVE_MAXIMUM,
-        lambda c: _unlike("amount", f"at most {c.auth.amount}", c.wanted.amount),
+        lambda c: unequal("amount", f"at most {c.auth.amount}", c.wanted.amount),
     ),
     Rule(
         "permit2/amount",
         lambda c: c.has_amount,
         AMOUNT,
-        lambda c: _unlike("permitted.amount", c.wanted.amount, c.auth.amount),
+        lambda c: unequal("permitted.amount", c.wanted.amount, c.auth.amount),
     ),
     Rule(
         "permit2/token",
         lambda c: _shown(c.auth.token) == c.wanted.asset.lower() == to_hex(c.network.asset),
         ASSET,
-        lambda c: _unlike(
+        lambda c: unequal(
             "token", checksum(c.network.asset), f"{_shown(c.auth.token)}, {c.wanted.asset}"
         ),
     ),
@@ -469,7 +464,7 @@ PERMIT2_RULES: Rules[Permit2Case, str] = (
         "permit2/signature",
         Permit2Case.is_signed,
         SIGNATURE,
-        lambda c: _unlike("signature", f"one of {checksum(c.auth.from_)} over this", "another"),
+        lambda c: unequal("signature", f"one of {checksum(c.auth.from_)} over this", "another"),
     ),
 )
 """A facilitator's rules in the order of the public libraries: what the message says first, then the

@@ -9,12 +9,12 @@ from typing import Any
 
 from x402sim.protocol.crypto import Address, Hash, from_hex
 from x402sim.protocol.messages import encode
+from x402sim.protocol.money import MAX_UINT256
 from x402sim.text.keys import secret_in
 
 Json = dict[str, Any]
 _QUANTITY = re.compile("0x(0|[1-9a-fA-F][0-9a-fA-F]{0,63})")
 _DECIMAL = re.compile("[0-9]{1,78}")
-MAX_UINT256 = 2**256 - 1
 
 
 class BadParams(ValueError):

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from x402sim.protocol.crypto import parse_address
-from x402sim.protocol.messages import decoded
+from x402sim.protocol.messages import decoded, fields_of
 from x402sim.protocol.networks import Network
 from x402sim.protocol.x402 import REQUIRED_HEADER, Version, json_in, network_name
 
@@ -69,8 +69,7 @@ class Way:
     @property
     def extra(self) -> Mapping[str, Any]:
         """The `extra` of the requirements; empty if there is none."""
-        extra = self.fields.get("extra")
-        return extra if isinstance(extra, dict) else {}
+        return fields_of(self.fields.get("extra"))
 
     def network(self, known: Mapping[str, Network]) -> Network | None:
         """Return the known network, by either of two names."""

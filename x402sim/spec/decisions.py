@@ -75,14 +75,12 @@ def decisions() -> tuple[Decision, ...]:
     from importlib.resources import files
 
     text = files(__package__).joinpath("decisions.toml").read_text("utf-8")
-    switches = {switch.metadata["id"]: switch for switch in fields(Decisions)}
-    return tuple(
-        Decision(slug, **texts, field=switch.name, default=switch.default,
-                 alternative=switch.metadata["alternative"])
-        if (switch := switches.get(slug))
-        else Decision(slug, **texts)
-        for slug, texts in tomllib.loads(text).items()
-    )  # fmt: skip
+    found = tomllib.loads(text)
+    for each in fields(Decisions):
+        about = found[each.metadata["id"]]
+        about |= {"field": each.name, "default": each.default}
+        about["alternative"] = each.metadata["alternative"]
+    return tuple(Decision(slug, **about) for slug, about in found.items())
 
 
 def alternatives() -> Decisions:
