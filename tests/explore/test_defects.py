@@ -63,11 +63,6 @@ def pays(request: Request) -> bool:
 # --- payments ------------------------------------------------------------------------
 
 
-async def never_used(it: Any, payer: Any, nonce: bytes) -> Any:
-    """Look for the transaction that used a nonce, and find none."""
-    return altered(await it.inner.nonce_state(payer, nonce), is_used=False, use=None)
-
-
 def nothing(it: Any, *args: Any, **more: Any) -> None:
     """Leave what the chain has undone as it is."""
 
@@ -111,12 +106,6 @@ def refused_at_first(world: World) -> World:
     return middleware(handler)(world)
 
 
-def remembered(it: Any, payment_id: str, resource: str, _: int) -> bool:
-    """Grant what was granted once, without a look at the records."""
-    granted = ((each.payment_id, each.resource_url) for each in it.inner.all())
-    return (payment_id, resource) in granted
-
-
 # --- in one step ---------------------------------------------------------------------
 
 
@@ -135,11 +124,6 @@ def never_served(request: Request, reply: Answer) -> Answer:
 # --- sessions ------------------------------------------------------------------------
 
 
-def debited_and_refused(it: Any, *args: Any) -> None:
-    """Debit a session, and do not serve it."""
-    it.inner.debit(*args)
-
-
 def more(session: Any) -> Any:
     """Return a session that has more than was deposited."""
     return session and altered(session, deposited=session.deposited + 10_000)
@@ -149,11 +133,6 @@ def only_once(it: Any, session_id: str, *args: Any) -> int | None:
     """Serve a session once, whatever its budget."""
     session = it.inner.get(session_id)
     return None if session and session.released else it.inner.debit(session_id, *args)
-
-
-def one_less(it: Any, *args: Any) -> list[Any]:
-    """Owe refunds of one base unit less."""
-    return [altered(each, amount=each.amount - 1) for each in it.inner.refunds_due(*args)]
 
 
 # --- the process ---------------------------------------------------------------------
@@ -192,8 +171,6 @@ class Mutant:
 
 REFUSED = Strike(fault=Fault(victim="facilitator", does="refuse", times=None))
 LOST = Strike(fault=Fault(victim="facilitator", does="lose answer", path="/settle"))
-REVERTED = '{"jsonrpc":"2.0","id":1,"result":{"blockNumber":"0x1","status":"0x0","logs":[]}}'
-LIES = Fault(victim="explorer", does="answer", status=200, times=None, body=REVERTED)
 LEAVES = Fault(victim="service", does="lose answer", path="/quote", skip=1)
 BUY, DEPOSIT = Buy(number=0), Deposit(number=0, duration_s=60, spends=3, spend_pause_s=1.0)
 BOUGHT, SPENT, UNSETTLED = Case(steps=(BUY,)), Case(steps=(DEPOSIT,)), Case(steps=(REFUSED, BUY))
@@ -245,7 +222,6 @@ BY_LAW: dict[Law, dict[str, tuple[Change, Case]]] = {
             overriding("payments", mark_reorged=nothing, fail=nothing),
             UNDONE,
         ),
-        "the cache is kept": (overriding("entitlements", grants=remembered), UNDONE),
     },
     Law.ONE_NAME: {
         "a name is not reserved": (
@@ -283,10 +259,6 @@ BY_LAW: dict[Law, dict[str, tuple[Change, Case]]] = {
         ),
     },
     Law.RECEIPT_STAYS: {
-        "a receipt is taken back": (
-            overriding("rpc", nonce_state=never_used),
-            Case(steps=(BUY, Strike(at_s=1.0, fault=LIES), Act(at_s=2.0, does="run_indexer"))),
-        ),
         "a receipt is not served": (setting(policy=ServicePolicy(serve=FailToServe(1))), BOUGHT),
         "a receipt is refused at first": (refused_at_first, BOUGHT),
     },
@@ -305,10 +277,6 @@ BY_LAW: dict[Law, dict[str, tuple[Change, Case]]] = {
     },
     Law.DEBITS_ARE_SERVED: {
         "a session is debited twice": (jury("debited-twice"), SPENT),
-        "a session is debited, and not served": (
-            overriding("sessions", debit=debited_and_refused),
-            SPENT,
-        ),
         "a session is served for nothing": (jury("never-debited"), SPENT),
         "a debit is kept whose client has left": (
             overriding("sessions", undo_debit=nothing),
@@ -322,8 +290,6 @@ BY_LAW: dict[Law, dict[str, tuple[Change, Case]]] = {
     Law.REFUND_IS_THE_REST: {
         "a refund is paid twice": (jury("refunded-twice"), SPENT),
         "a refund is too much": (jury("whole-deposit-refunded"), SPENT),
-        "a refund is too little": (overriding("sessions", refunds_due=one_less), SPENT),
-        "a refund goes to somebody else": (jury("refunded-to-the-merchant"), SPENT),
         "no refund is paid": (jury("never-refunded"), SPENT),
         "a refund that was undone stays": (
             overriding("sessions", undo_refund=nothing),

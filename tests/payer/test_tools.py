@@ -266,14 +266,22 @@ def test_the_caps_hold_for_tools() -> None:
     assert not shop.paid
 
 
-def test_an_offer_that_is_no_error_is_a_result() -> None:
-    def shop(request: httpx.Request) -> httpx.Response:
-        asked = json.loads(request.content)
-        told = {**asks(), "isError": False} if asked["method"] == "tools/call" else {}
-        return httpx.Response(200, json={"jsonrpc": "2.0", "id": asked.get("id"), "result": told})
+def calling(answers: Callable[[httpx.Request], Any]) -> Callable[[httpx.Request], httpx.Response]:
+    """A server that answers so to calls of tools, and with an empty result to anything else."""
 
+    def serve(request: httpx.Request) -> httpx.Response:
+        asked = json.loads(request.content)
+        said = answers(request) if asked["method"] == "tools/call" else {"result": {}}
+        if isinstance(said, httpx.Response):
+            return said
+        return httpx.Response(200, json={"jsonrpc": "2.0", "id": asked.get("id"), **said})
+
+    return serve
+
+
+def test_an_offer_that_is_no_error_is_a_result() -> None:
     auth = payer()
-    with client(shop, auth) as http:
+    with client(calling(lambda _: {"result": {**asks(), "isError": False}}), auth) as http:
         assert call(http).json()["structuredContent"] == required()
     assert auth.signed_base == 0
 
@@ -281,32 +289,21 @@ def test_an_offer_that_is_no_error_is_a_result() -> None:
 def test_a_402_of_http_itself_is_paid_by_its_header() -> None:
     paid: list[str] = []
 
-    def shop(request: httpx.Request) -> httpx.Response:
-        asked = json.loads(request.content)
-        told = serves() if asked["method"] == "tools/call" else {}
-        if asked["method"] == "tools/call":
-            assert "_meta" not in asked["params"]
-            if x402.PAYMENT_HEADERS[2] not in request.headers:
-                return httpx.Response(
-                    402, headers={x402.REQUIRED_HEADER: x402.to_base64(required())}
-                )
-            paid.append(request.headers[x402.PAYMENT_HEADERS[2]])
-        return httpx.Response(200, json={"jsonrpc": "2.0", "id": asked.get("id"), "result": told})
+    def answers(request: httpx.Request) -> Any:
+        assert "_meta" not in json.loads(request.content)["params"]
+        if x402.PAYMENT_HEADERS[2] not in request.headers:
+            return httpx.Response(402, headers={x402.REQUIRED_HEADER: x402.to_base64(required())})
+        paid.append(request.headers[x402.PAYMENT_HEADERS[2]])
+        return {"result": serves()}
 
-    with client(shop, payer()) as http:
+    with client(calling(answers), payer()) as http:
         assert call(http).status_code == 200
     assert len(paid) == 1
 
 
 def test_what_is_no_tool_is_an_error_and_nothing_is_signed() -> None:
-    def shop(request: httpx.Request) -> httpx.Response:
-        asked = json.loads(request.content)
-        said: Rpc = {"error": {"code": -32602, "message": "Unknown tool"}}
-        if asked["method"] != "tools/call":
-            said = {"result": {}}
-        return httpx.Response(200, json={"jsonrpc": "2.0", "id": asked.get("id"), **said})
-
-    with client(shop, payer()) as http:
+    error = {"error": {"code": -32602, "message": "Unknown tool"}}
+    with client(calling(lambda _: error), payer()) as http:
         answer = call(http)
     assert (answer.status_code, answer.json()) == (400, {"error": "Unknown tool"})
     with client(lambda _: httpx.Response(200, text="<p>hello</p>"), payer()) as http:

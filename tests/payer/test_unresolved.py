@@ -110,6 +110,7 @@ def test_a_text_that_is_not_clear_is_no_refusal() -> None:
         (400, {"detail": BALANCE, "final": False}),
         (400, {BALANCE: "is the name of a field"}),
         (400, {"success": True, "error": BALANCE}),
+        (200, receipt({"paymentId": "pay_1"})[1] | {"success": False}),  # a receipt, and none
         (500, f"Traceback: raise ApiError('{BALANCE}')".encode()),
     ):
         assert "the payment was refused" not in str(Till(unclear).ask()), unclear
