@@ -361,15 +361,6 @@ FOUND = {
             Submit(at_s=70, of=0),
         )
     ),
-    "whoever submits a second header, sent in two steps, has charged, not the service": Case(
-        latency={"facilitator": 0.02},
-        steps=(
-            Buy(number=0, way="X-PAYMENT and id"),
-            UNVERIFIED,
-            msgspec.structs.replace(SECOND, way="two steps"),
-            Submit(at_s=0.02, of=0),
-        ),
-    ),
     "two deployments hold a header, and a reorganisation undoes its first use": Case(
         services=2,
         steps=(
@@ -397,23 +388,6 @@ FOUND = {
             Again(at_s=3.0, of=0, what="new id", way="two steps"),
         ),
     ),
-    "what was paid in one step and lost on the wire is not bought by its header at a second id": Case(
-        steps=(
-            Buy(
-                number=0,
-                wait_s=200.0,
-                pause_s=5.0,
-                patience_s=0.3,
-                anew=True,
-                way="PAYMENT-SIGNATURE",
-            ),
-            Submit(at_s=20.0, of=0),
-            Strike(at_s=100.0, fault=Fault(victim="service", does="shorten", times=2)),
-            Again(at_s=200.002, of=0, way="PAYMENT-SIGNATURE"),
-            Again(at_s=206.0, of=0, what="second header", way="PAYMENT-SIGNATURE"),
-        ),
-        block_time_s=2.0,
-    ),
     "a header that is said to pay for another payment id may be charged for that one": Case(
         steps=(
             Buy(number=0, pause_s=5.0),
@@ -422,18 +396,6 @@ FOUND = {
             Again(at_s=0.01, of=0, what="new id", way="two steps"),
         ),
         block_time_s=2.0,
-    ),
-    "a payment that was not settled under its name pays in two steps without it: the name is free": Case(
-        balances=("1.00",),
-        latency={"service": 0.1},
-        steps=(
-            Deposit(number=0, wait_s=0.0, pause_s=5.0, spend_pause_s=0.0),
-            Buy(number=1, wait_s=15.0, pause_s=5.0, way="PAYMENT-SIGNATURE", name=0),
-            Buy(number=2, pause_s=5.0, patience_s=0.05, way="PAYMENT-SIGNATURE", name=0),
-            Buy(number=3, pause_s=5.0),
-            *[UNVERIFIED] * 4,
-            Again(at_s=6.0, of=2, what="new id", way="two steps"),
-        ),
     ),
     "a payment that is refused for its name, as another has it, pays in version 1 without it": Case(
         balances=("1.00",),
