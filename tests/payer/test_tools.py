@@ -348,19 +348,6 @@ class Session:
         return Result(serves(f"{name} {arguments}"))
 
 
-def test_a_session_pays_once_though_an_answer_is_lost() -> None:
-    async def main() -> None:
-        session, auth = Session(breaks=1), payer()
-        with pytest.raises(TimeoutError, match="no answer"):
-            await call_paid(session, auth, "forecast", {"city": "Oslo"}, server="one")
-        result = await call_paid(session, auth, "forecast", {"city": "Oslo"}, server="one")
-        assert result.said["content"][0]["text"] == "forecast {'city': 'Oslo'}"
-        assert session.paid[0] == session.paid[1]
-        assert auth.signed_base == 10_000
-
-    asyncio.run(main())
-
-
 def test_a_call_through_a_session_asks_no_node() -> None:
     may = {"permit2": True, "approve": "1", "rpc_url": "http://node"}
     with pytest.raises(ValueError, match="without `approve`"):
@@ -375,12 +362,15 @@ def test_a_server_is_not_sent_what_another_was_paid(one: str, two: str) -> None:
 
     async def main() -> None:
         first, other, again, auth = Session(breaks=1), Session(), Session(), payer()
+        asked = auth, "forecast", {"city": "Oslo"}
         with pytest.raises(TimeoutError, match="no answer"):
-            await call_paid(first, auth, "forecast", server=one)
-        await call_paid(other, auth, "forecast", server=two)
-        await call_paid(again, auth, "forecast", server=one)
+            await call_paid(first, *asked, server=one)
+        await call_paid(other, *asked, server=two)
+        result = await call_paid(again, *asked, server=one)
+        assert result.said["content"][0]["text"] == "forecast {'city': 'Oslo'}"
         assert first.paid == again.paid
         assert first.paid != other.paid
+        assert auth.signed_base == 20_000
 
     asyncio.run(main())
 
