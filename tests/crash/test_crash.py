@@ -139,7 +139,6 @@ class Attempt:
 
     @property
     def is_open(self) -> bool:
-        """Whether the payer may still send this header."""
         return self.receipt is None and not self.is_final
 
     @property
@@ -363,7 +362,6 @@ def send(http: httpx.Client, attempt: Attempt, memory: Memory) -> bool:
 
 
 def access(http: httpx.Client, attempt: Attempt) -> httpx.Response:
-    """Ask for what was paid for, with the payment id."""
     proof = proofs(attempt.payment_id)
     if attempt.resource == "deposit":
         return http.post(SESSIONS, json=attempt.session_body, headers=proof)
@@ -417,7 +415,6 @@ def audit(
 
 
 def _counted(attempts: list[Attempt]) -> Counter[str]:
-    """Return how much there was of what, by name."""
     at_once = sum(each.receipt is not None and each.sent == 1 for each in attempts)
     charges = sum(bool(each.charges) for each in attempts)
     return Counter(

@@ -134,7 +134,6 @@ class Order:
         return bool(self.charges) and not self.served
 
     def violations(self) -> Iterator[Violation]:
-        """Yield what must not be."""
         yield from charged_once(self.nonce, len(self.charges))
         yield from served_once(self.nonce, self.served)
         if self.served:
@@ -155,7 +154,6 @@ class Tally:
     kills: int = 0
 
     def counts(self) -> Counter[str]:
-        """Return the figures."""
         found: Counter[str] = Counter(orders=len(self.orders), kills=self.kills)
         for each in self.orders:
             found["time-outs"] += each.timeouts
@@ -165,7 +163,6 @@ class Tally:
         return found
 
     def violations(self) -> list[Violation]:
-        """Return what must not be."""
         return [wrong for each in self.orders for wrong in each.violations()]
 
 
@@ -227,8 +224,6 @@ def _kill(
 
 @dataclass
 class _Load:
-    """The clients of one run."""
-
     deployment: Deployment
     tally: Tally
     timeout_s: float
@@ -251,7 +246,6 @@ class _Load:
                 each.result()
 
     def _sign(self, required: httpx.Response, wallet: Wallet) -> Order:
-        """Sign what a 402 asks for, in one of the versions."""
         version: Version = self.luck.choice(self.versions)
         standard = read_standard(required, version)
         assert standard is not None, f"{required.status_code}: {required.text}"

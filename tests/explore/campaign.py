@@ -43,8 +43,6 @@ _BROKEN = {law: type(law.name, (Broken,), {}) for law in Law}
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What to play."""
-
     seed: int
     runs: int
     adversary: bool
@@ -122,7 +120,6 @@ def end_with_parent() -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Play, and print; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.explore", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
@@ -156,6 +153,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def failure(case: Case, violations: list[Violation]) -> str:
-    """Return what a world broke, and its JSON."""
     told = msgspec.json.encode(case).decode()
     return "\n".join([*map(str, violations), "", "--replay a file with:", told, ""])

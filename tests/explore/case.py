@@ -216,7 +216,6 @@ def one_of(*values: Any) -> SearchStrategy[Any]:
 
 
 def often(weights: Mapping[Any, int]) -> SearchStrategy[Any]:
-    """Draw a value by weight."""
     return st.sampled_from([value for value, weight in weights.items() for _ in range(weight)])
 
 
@@ -227,8 +226,6 @@ LATENCIES = st.fixed_dictionaries({}, optional=dict.fromkeys(_PATHS, MEDIANS_S))
 
 @dataclass(frozen=True, slots=True)
 class _Town:
-    """Who is in a world."""
-
     payers: int
     services: int
     adversary: bool

@@ -56,7 +56,6 @@ def jury(name: str) -> Change:
 
 
 def pays(request: Request) -> bool:
-    """Tell whether a request pays in one step."""
     return any(name.lower() in request.headers for name in PAYMENT_HEADERS.values())
 
 
@@ -68,12 +67,10 @@ def nothing(it: Any, *args: Any, **more: Any) -> None:
 
 
 def never(it: Any, *args: Any) -> bool:
-    """Say no."""
     return False
 
 
 def always(it: Any, *args: Any) -> bool:
-    """Say yes."""
     return True
 
 
@@ -153,7 +150,6 @@ async def spinning(service: Service, _: Request, serve: Serve) -> Answer:
 
 
 async def raises(_: Any, *args: Any) -> Any:
-    """Raise what nobody expects."""
     raise ZeroDivisionError("in the background")
 
 

@@ -28,7 +28,6 @@ def offer(network: Network | str = "base-sepolia", **changes: Any) -> dict[str, 
 
 
 def older(network: str = "base-sepolia", **changes: Any) -> dict[str, Any]:
-    """The offer in version 1."""
     said = offer(network) | {"network": network, "maxAmountRequired": "10000", "resource": URL}
     said |= {"description": "", "mimeType": ""}
     del said["amount"]
@@ -36,7 +35,6 @@ def older(network: str = "base-sepolia", **changes: Any) -> dict[str, Any]:
 
 
 def asking(*accepts: dict[str, Any]) -> httpx.Response:
-    """A 402 in version 2."""
     said = {"x402Version": 2, "error": "pay", "resource": {"url": URL}, "accepts": accepts}
     header = base64.b64encode(json.dumps(said).encode()).decode()
     return httpx.Response(402, headers={"PAYMENT-REQUIRED": header}, json={})
