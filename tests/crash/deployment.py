@@ -23,8 +23,6 @@ service that runs alone."""
 
 
 class Command(Enum):
-    """The command whose process is killed."""
-
     SERVE = "serve --db"
     """The whole world: the service and the chain die together."""
     SERVICE = "service --db"
@@ -65,7 +63,6 @@ class Deployment:
         return _process("service", self.file, env=service_env(self.world.ready))
 
     def await_ready(self) -> None:
-        """Wait until it serves."""
         assert self.running is not None
         line = self.running.first_line()
         self.start_s = time.monotonic() - self._spawned_s
@@ -136,7 +133,6 @@ def _logged(log: dict[str, Any]) -> Logged:
 
 
 def _url(line: str) -> str:
-    """Return the URL in the line with which a service is ready."""
     return line.split()[3].rstrip(";")
 
 
@@ -156,8 +152,6 @@ PATIENCE_S = 60
 
 
 class Phase(Enum):
-    """The moment of a kill."""
-
     LOAD = "at random under load"
     FILE = "as FILE was written"
     CHAIN = "as the chain's file was written, FILE not yet"
@@ -171,7 +165,6 @@ class Phase(Enum):
 
 
 def kill_under_load(deployment: Deployment, phase: Phase, luck: random.Random) -> None:
-    """Kill a process that payers are using."""
     match phase:
         case Phase.FILE | Phase.CHAIN:
             file = deployment.file if phase is Phase.FILE else deployment.chain_file
@@ -203,7 +196,6 @@ def _stamp(file: Path) -> tuple[int, int]:
 
 
 def wait_for(happened: Callable[[], object], what: str, pause_s: float = 0.001) -> None:
-    """Return when something has happened; raises `AssertionError` if it does not."""
     end = time.monotonic() + PATIENCE_S
     while not happened():
         assert time.monotonic() < end, f"not in {PATIENCE_S} s: {what}"

@@ -139,7 +139,6 @@ class Attempt:
 
     @property
     def is_open(self) -> bool:
-        """Whether the payer may still send this header."""
         return self.receipt is None and not self.is_final
 
     @property
@@ -363,7 +362,6 @@ def send(http: httpx.Client, attempt: Attempt, memory: Memory) -> bool:
 
 
 def access(http: httpx.Client, attempt: Attempt) -> httpx.Response:
-    """Ask for what was paid for, with the payment id."""
     proof = proofs(attempt.payment_id)
     if attempt.resource == "deposit":
         return http.post(SESSIONS, json=attempt.session_body, headers=proof)
@@ -417,7 +415,6 @@ def audit(
 
 
 def _counted(attempts: list[Attempt]) -> Counter[str]:
-    """Return how much there was of what, by name."""
     at_once = sum(each.receipt is not None and each.sent == 1 for each in attempts)
     charges = sum(bool(each.charges) for each in attempts)
     return Counter(
@@ -554,14 +551,8 @@ def kill_in_start(deployment: Deployment, phase: Phase, luck: random.Random) -> 
 
 CYCLES_OF_A_WORLD = 10
 FAULTS: tuple[dict[str, Any], ...] = (
-    {"victim": "facilitator", "does": "lose answer", "path": "/settle", "times": 2},
-    {
-        "victim": "facilitator",
-        "does": "delay answer",
-        "path": "/settle",
-        "seconds": 0.1,
-        "times": 4,
-    },
+    {"does": "lose answer", "times": 2},
+    {"does": "delay answer", "seconds": 0.1, "times": 4},
 )
 
 
@@ -582,7 +573,7 @@ def _run_world(
     with deployed(command, folder) as deployment:
         for phase in FIRST[command]:
             if luck.random() < 0.7:
-                did[_killed(phase)] += 1
+                did[f"killed {phase.value}"] += 1
                 kill_in_start(deployment, phase, luck)
         deployment.spawn()
         deployment.await_ready()
@@ -606,17 +597,14 @@ def _attempts(memories: list[Memory]) -> list[Attempt]:
     return [each for memory in memories for each in memory.attempts]
 
 
-def _killed(phase: Phase) -> str:
-    return f"killed {phase.value}"
-
-
 def _load_and_kill(
     deployment: Deployment, memories: list[Memory], luck: random.Random, did: Counter[str]
 ) -> None:
     """Let the payers work until there are some new receipts, then kill."""
     phase, enough = luck.choice(UNDER_LOAD), _receipts(memories) + luck.randint(8, 40)
     if luck.random() < 0.4:
-        deployment.world.sim("faults", **luck.choice(FAULTS))
+        fault = luck.choice(FAULTS)
+        deployment.world.sim("faults", victim="facilitator", path="/settle", **fault)
     problems: list[BaseException] = []
     acts: list[Callable[[], object]] = [
         Payer(deployment, number, memory, random.Random(luck.random())).act
@@ -629,7 +617,7 @@ def _load_and_kill(
         thread.start()
     try:
         wait_for(lambda: _receipts(memories) >= enough or problems, f"{enough} receipts")
-        did[_killed(phase)] += 1
+        did[f"killed {phase.value}"] += 1
         kill_under_load(deployment, phase, luck)
     finally:
         if deployment.running is not None:
@@ -663,7 +651,7 @@ def _restart(deployment: Deployment, luck: random.Random, did: Counter[str]) -> 
             deployment.world.sim("mining", automine=True)
     while luck.random() < 0.35:
         phase = luck.choice(IN_A_START)
-        did[_killed(phase)] += 1
+        did[f"killed {phase.value}"] += 1
         kill_in_start(deployment, phase, luck)
     deployment.spawn()
     deployment.await_ready()
@@ -694,7 +682,7 @@ def _bring_to_rest(
 ) -> None:
     """Run the background work, which runs at once when a service starts, until nothing is open."""
     if deployment.command is Command.SERVICE:
-        did[_killed(Phase.IDLE)] += 1
+        did[f"killed {Phase.IDLE.value}"] += 1
         deployment.kill()
         deployment.spawn()
         deployment.await_ready()
@@ -763,14 +751,11 @@ def said_more() -> Attempt:
     ("found", "law", "says"),
     [
         (of_payment(charges=[CHARGE, CHARGE._replace(tx_hash="0xtwice")]), Law.CHARGED_ONCE, "2 times"),
-        (of_payment(charges=[CHARGE._replace(amount=1)]), Law.MONEY_IS_SIGNED, "otherwise"),
         (of_payment(charges=[CHARGE._replace(to="0xthief")]), Law.MONEY_IS_SIGNED, "otherwise"),
         (of_payment(**OPEN, has_access=False), Law.PAID_IS_SERVED, "no access"),
         (of_payment(**LEFT_ALONE, has_access=False, record={}), Law.PAID_IS_SERVED, "is {}"),
         (of_payment(has_access=False), Law.RECEIPT_STAYS, "now no access"),
         (of_payment(record={}), Law.RECORD_NAMES_IT, "names None, not ['0xpaid']"),
-        (of_payment(record={"status": "settled", "tx_hash": "0xother"}), Law.RECORD_NAMES_IT,
-         "names 0xother, not ['0xpaid']"),
         (of_payment(record={"status": "pending", "tx_hash": "0xpaid"}), Law.RECORD_NAMES_IT,
          "names None"),
         (of_payment(charges=[]), Law.RECORD_NAMES_IT, "names 0xpaid, not []"),
@@ -781,16 +766,12 @@ def said_more() -> Attempt:
         (judge_payment_id([payment(charges=[])]), Law.SERVED_IS_PAID, "no money stands"),
         (end_of(session(deposited="20000", remaining="10000")), Law.SESSION_IS_DEPOSIT, "30000"),
         (end_of(session(released="0", remaining="30000")), Law.DEBITS_ARE_SERVED, "10000 to 10000"),
-        (end_of(session(released="20000", remaining="10000")), Law.DEBITS_ARE_SERVED, "to 10000"),
         (end_of(session(remaining="0")), Law.DEBITS_ARE_SERVED, "has 0, released 10000"),
-        (end_of(session([])), Law.REFUND_IS_THE_REST, "its refund is []"),
-        (end_of(session([BACK._replace(amount=30_000)])), Law.REFUND_IS_THE_REST, "rest is 20000"),
         (end_of(session([BACK._replace(to="0xthief")])), Law.REFUND_IS_THE_REST, "rest is 20000"),
         (end_of(session(status="expired")), Law.REFUND_IS_THE_REST, "still owes 20000 at the end"),
         (end_of(session(status="active")), Law.REFUND_IS_THE_REST, "has not ended"),
         (end_of(said_more(), is_over=False), Law.DEBITS_ARE_SERVED, "served 20000 to 60000"),
         (refunds(session(), paid=[BACK, BACK]), Law.REFUND_IS_THE_REST, "got 20000, 20000"),
-        (refunds(session(status="active"), paid=[BACK]), Law.REFUND_IS_THE_REST, "owed nothing"),
         (refunds(session(), session(), paid=[BACK], is_over=True), Law.REFUND_IS_THE_REST,
          "0xpayer is owed 20000, 20000, and got 20000"),
         (refunds(paid=[BACK._replace(to="0xthief")]), Law.REFUND_IS_THE_REST, "0xthief is owed no"),
@@ -802,18 +783,3 @@ def said_more() -> Attempt:
 )  # fmt: skip
 def test_what_no_crash_may_do(found: Iterator[Violation], law: Law, says: str) -> None:
     assert any(each.law is law and says in each.how for each in found)
-
-
-def test_what_is_as_it_should_be_breaks_no_law() -> None:
-    honest = [
-        *of_payment(is_over=True),
-        *of_payment(**OPEN, is_good=True, has_access=False),
-        *of_payment(**LEFT_ALONE, has_access=False, record={"status": "pending"}),
-        *judge_payment_id([payment()]),
-        *end_of(session()),
-        *refunds(session(), paid=[BACK], is_over=True),
-        *refunds(session(), paid=[]),
-        *balance_is_the_sum("0xpayer", before=50_000, now=60_000, moves=MOVES),
-        *money_is_signed(MOVES, {"0xpayer"}, {"0xpaid"}),
-    ]
-    assert honest == []

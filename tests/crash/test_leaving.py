@@ -1,148 +1,66 @@
-"""Clients that hang up at a moment of their choice, while nothing has arrived: who is charged?
+"""Clients that hang up after the service has spent, while its database commits: who is charged?
 
 A charged payment in one step must be good for one answer, and a session debited only for answers
-read by the client. `slow_commits` widens the moment in which the service has spent and not
-answered.
+read by the client.
 """
 
 import json
-import random
-import select
 import socket
 import struct
-import sys
+import threading
 import time
-from dataclasses import dataclass
-from http.client import HTTPResponse
-from typing import Literal
 
 import pytest
 
-from tests.serve.driver import ORDER, PRICE, QUOTE, Server
-from x402sim import Wallet
+from tests.serve.driver import ORDER, QUOTE
+from tests.serve.hosted import hosted
+from tests.serve.test_hangups import head
+from x402sim import Settings, World
 from x402sim.payer.core import proofs
 from x402sim.payer.signing import choose, sign
 from x402sim.payer.standard import read_standard
-from x402sim.protocol import abi
-from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.x402 import PAYMENT_HEADERS
-
-Way = Literal["one step", "upfront", "session"]
-How = Literal["fin", "reset"]
+from x402sim.service.store.served import Served
+from x402sim.service.store.session_budgets import SessionBudgets
 
 
 @pytest.mark.parametrize(
-    ("way", "how"), [("one step", "fin"), ("upfront", "reset"), ("session", "fin")]
+    ("way", "how"), [("authorization", "fin"), ("upfront", "reset"), ("session", "fin")]
 )
-def test_who_leaves_while_the_commit_takes_long_has_paid_for_nothing(way: Way, how: How) -> None:
-    """Half of them and more paid when nobody looked again before head and body left together. On a
-    machine that runs the other tests beside it, even loopback is late now and then: an end that is not
-    there yet cannot be seen. Nor can what is written while a client closes its socket be taken back."""
-    left = leave(way, how, 30, commit_s=0.015)
-    assert left.undone > 5
-    assert left.lost * 6 <= left.hung_up
+def test_who_leaves_while_the_database_commits_has_paid_for_nothing(
+    monkeypatch: pytest.MonkeyPatch, way: str, how: str
+) -> None:
+    kind, name = (SessionBudgets, "debit") if way == "session" else (Served, "begin")
+    spent, left, plain = threading.Event(), threading.Event(), getattr(kind, name)
 
+    def slow(*given: object) -> object:
+        done = plain(*given)
+        spent.set()
+        assert left.wait(10)
+        return done
 
-# --- the clients ----------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Left:
-    """What became of clients that hung up with an empty socket."""
-
-    hung_up: int = 0
-    lost: int = 0
-    """Of these: charged and refused, or debited without an answer."""
-    undone: int = 0
-    """Of these: what the service says it gave back."""
-    answered: int = 0
-    """Clients whose answer came before they could hang up."""
-
-
-def leave(way: Way, how: How, wanted: int, *, commit_s: float) -> Left:
-    """Hang up so many times; then ask again for everything that was paid for."""
-    options = ["--quiet", *(["--payment-flow", "upfront"] if way == "upfront" else [])]
-    program = (sys.executable, "-m", "tests.crash.slow_commits", str(commit_s))
-    with Server(*options, program=program) as server:
-        left = _Leaving(server, way, how, random.Random(1))
-        left.play(wanted)
-        server.stop()
-    return left.found
-
-
-_NEARER = 1.05
-"""So much longer waits the next client after one that hung up, and shorter after one that was
-answered: half of them leave, close to the moment of their answer."""
-
-
-class _Leaving:
-    def __init__(self, server: Server, way: Way, how: How, luck: random.Random) -> None:
-        self._server, self._way, self._how, self._luck = server, way, how, luck
-        self._body = json.dumps(ORDER).encode()
-        self._wallet = Wallet(server.ready["accounts"][0]["privateKey"])
-        self._offer = read_standard(server.http.post(QUOTE, json=ORDER), 1)
-        self._orders: list[tuple[str, dict[str, str]]] = []
-        """The authorization and the headers of each request whose client hung up."""
-        self.found = Left()
-
-    def play(self, wanted: int) -> None:
-        session = {}
-        if self._way == "session":
-            opened = self._server.payer("1000.00").open("900.00", 86_000)
-            session = proofs(session_id=opened["sessionId"])
-        patience_s = 0.01
-        while self.found.hung_up < wanted:
-            nonce, headers = ("", session) if session else self._signed()
-            if self._ask(headers, patience_s * self._luck.uniform(0.7, 1.3)):
-                self.found.answered += 1
-                patience_s /= _NEARER
-            else:
-                self.found.hung_up += 1
-                self._orders.append((nonce, headers))
-                patience_s *= _NEARER
-        time.sleep(0.1)  # the last one may be answered still
-        self.found.lost = self._debited(session) if session else self._charged_and_refused()
-        told = "debit undone" if session else "answer not written"
-        self.found.undone = sum(each["event"] == told for each in self._server.journal())
-
-    def _signed(self) -> tuple[str, dict[str, str]]:
-        assert self._offer is not None
-        auth, text = sign(choose(self._offer, TESTNET), self._wallet, TESTNET, int(time.time()))
-        return to_hex(auth.nonce), {PAYMENT_HEADERS[1]: text}
-
-    def _ask(self, headers: dict[str, str], patience_s: float) -> bool:
-        """Send a request, and wait so long for its answer; tell whether it came."""
-        lines = [f"POST {QUOTE} HTTP/1.1", "Host: x", f"Content-Length: {len(self._body)}"]
-        head = "\r\n".join([*lines, *(f"{k}: {v}" for k, v in headers.items()), "", ""])
-        sent = head.encode() + self._body
-        with socket.create_connection(self._server.address) as connection:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._how == "reset":
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            poll, began = select.poll(), time.perf_counter()
-            poll.register(connection, select.POLLIN)
-            connection.sendall(sent)
-            elapsed = 0.0
-            while elapsed < patience_s and not poll.poll(0):  # a wait that sleeps is too long
-                elapsed = time.perf_counter() - began
-            if not poll.poll(0):  # nothing may come between this look and the end
-                connection.close()
-                return False
-            answer = HTTPResponse(connection)
-            answer.begin()
-            assert answer.status == 200, answer.read()
-            answer.read()
-            return True
-
-    def _charged_and_refused(self) -> int:
-        charged = {log["topics"][2] for log in self._server.logs(abi.AUTHORIZATION_USED)}
-        refused = 0
-        for nonce, headers in self._orders:
-            answer = self._server.http.post(QUOTE, json=ORDER, headers=headers)
-            refused += answer.status_code != 200 and nonce in charged
-        return refused
-
-    def _debited(self, session: dict[str, str]) -> int:
-        shown = self._server.http.get(f"/api/sessions/{session['X-Session-Id']}").json()
-        return int(shown["released"]) // PRICE - self.found.answered
+    settings = Settings() if way == "session" else Settings(payment_flow=way)
+    with hosted(world=World(service=settings)) as server:
+        payer = server.payer()
+        if way == "session":
+            proof = proofs(session_id=payer.open()["sessionId"])
+        else:
+            offer = read_standard(server.http.post(QUOTE, json=ORDER), 1)
+            assert offer is not None
+            _, text = sign(choose(offer, TESTNET), payer.wallet, TESTNET, int(time.time()))
+            proof = {PAYMENT_HEADERS[1]: text}
+        monkeypatch.setattr(kind, name, slow)
+        with socket.create_connection(server.address) as client:
+            if how == "reset":
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.sendall(head(QUOTE, proof, json.dumps(ORDER).encode()))
+            assert spent.wait(10)
+        time.sleep(0.05)  # even loopback is late now and then
+        left.set()
+        told = "debit undone" if way == "session" else "answer not written"
+        assert server.http.post(QUOTE, json=ORDER, headers=proof).status_code == 200
+        assert [each["event"] for each in server.journal()].count(told) == 1
+        if way == "session":
+            shown = server.http.get(f"/api/sessions/{proof['X-Session-Id']}").json()
+            assert shown["released"] == "10000"

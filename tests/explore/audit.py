@@ -122,7 +122,6 @@ class Times:
         return any(not used for at_ms, used in changes if since <= at_ms <= until)
 
     def was_undone(self, nonce: str) -> bool:
-        """Tell whether the chain ever undid a use of an authorization."""
         return any(not used for _, used in self.visible[nonce])
 
 
@@ -317,7 +316,6 @@ class Audit:
     """How many authorizations came to what."""
 
     def violations(self) -> list[Violation]:
-        """Return every law that this run broke."""
         return [
             *self._payments(),
             *self._names_once(),
@@ -366,7 +364,6 @@ class Audit:
 
     @cached_property
     def _skew_s(self) -> float:
-        """The largest error of a service's clock in this run."""
         acts = (step for step in self.scene.case.steps if isinstance(step, Act))
         given = (step.given for step in acts if step.does == "skew")
         return max((abs(float(s)) for actor, s in given if actor == "service"), default=0)
@@ -417,7 +414,6 @@ class Audit:
         )
 
     def _has_rivals(self, each: Presented) -> bool:
-        """Tell whether other headers were presented for the same payment id."""
         return any(other.signed != each.signed for other in self.scene.book.at(each.key))
 
     def _not_served(self, nonce: str, use: Use, fitting: list[Presented]) -> Iterator[Violation]:
@@ -727,7 +723,6 @@ class Audit:
                 yield from refunds_are_the_rest(place, mine, theirs)
 
     def _signed(self) -> Iterator[Violation]:
-        """Compare the payers' payments with the signatures."""
         book = self.scene.book
         nonces = [each.nonce for headers in book.signed.values() for each in headers]
         used = {use.tx_hash for nonce in nonces for use in self.ledger.uses.get(nonce, ())}

@@ -3,7 +3,7 @@
 Each world has payers in two steps and in one, who hang up and send again, smart wallets, sessions,
 one to three services of one merchant or of several, latencies, faults, crashes, wrong clocks and
 reorganisations. At its end each order is judged: the ledger is compared with what the services
-answered. Hypothesis shrinks a failing world, printed as Python and as JSON to play again.
+answered. Hypothesis shrinks a failing world, printed as JSON to play again.
 
 The same seed gives the same worlds: batches have seeds of their own, and do not depend on the
 number of processes. Exit code 1: a world failed.
@@ -43,8 +43,6 @@ _BROKEN = {law: type(law.name, (Broken,), {}) for law in Law}
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What to play."""
-
     seed: int
     runs: int
     adversary: bool
@@ -122,7 +120,6 @@ def end_with_parent() -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Play, and print; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.explore", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
@@ -156,17 +153,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def failure(case: Case, violations: list[Violation]) -> str:
-    """Return what a world broke, as Python and as JSON to `--replay`."""
-    lines = [
-        *map(str, violations),
-        "",
-        "from tests.explore.case import *",
-        "from tests.explore.play import play",
-        "",
-        f"print(*play({case!r}).violations, sep='\\n')",
-        "",
-        "or --replay a file with:",
-        msgspec.json.encode(case).decode(),
-        "",
-    ]
-    return "\n".join(lines)
+    told = msgspec.json.encode(case).decode()
+    return "\n".join([*map(str, violations), "", "--replay a file with:", told, ""])

@@ -1,6 +1,6 @@
 """A random world as data (options, and everybody's steps), and the strategy to draw worlds.
 
-A case is JSON-able and prints as Python code that makes it again. Times are seconds since the
+A case is JSON-able. Times are seconds since the
 world began; `at_s` is when a step begins, and steps run at the same time if they take long. A drawn
 world is small, and much goes wrong at the same time. What comes first in a choice is what
 Hypothesis shrinks to.
@@ -50,7 +50,7 @@ class _Told(
     repr_omit_defaults=True,
     omit_defaults=True,
 ):
-    """What is told as JSON, and as Python code."""
+    """What is told as JSON."""
 
 
 class _Step(_Told, frozen=True, kw_only=True, tag_field="do"):
@@ -165,9 +165,7 @@ class Pause(_Step, frozen=True, kw_only=True):
 
 
 Purchase = Buy | Deposit
-Step = (
-    Buy | Deposit | Again | Unsold | Submit | Cancel | Strike | Lie | Act | Reorganise | Pause
-)  # fmt: skip
+Step = Buy | Deposit | Again | Unsold | Submit | Cancel | Strike | Lie | Act | Reorganise | Pause
 
 
 class Case(_Told, frozen=True, kw_only=True):
@@ -217,7 +215,6 @@ def one_of(*values: Any) -> SearchStrategy[Any]:
 
 
 def often(weights: Mapping[Any, int]) -> SearchStrategy[Any]:
-    """Draw a value by weight."""
     return st.sampled_from([value for value, weight in weights.items() for _ in range(weight)])
 
 
@@ -228,8 +225,6 @@ LATENCIES = st.fixed_dictionaries({}, optional=dict.fromkeys(_PATHS, MEDIANS_S))
 
 @dataclass(frozen=True, slots=True)
 class _Town:
-    """Who is in a world."""
-
     payers: int
     services: int
     adversary: bool

@@ -44,7 +44,6 @@ class Played:
 
     @property
     def laws(self) -> set[Law]:
-        """The laws that it broke."""
         return {each.law for each in self.violations}
 
 
@@ -57,8 +56,6 @@ def play(case: Case, change: Change = all_of()) -> Played:  # noqa: B008 - it ha
 
 
 class _Run:
-    """One run of one case, with all findings."""
-
     def __init__(self, case: Case, change: Change) -> None:
         self._case, self._change = case, change
         self._found: list[Violation] = []
@@ -69,7 +66,6 @@ class _Run:
         self._main: asyncio.Task[Any] | None = None
 
     def play(self) -> Played:
-        """Play the case to its end, or to its failure."""
         handler = logging.Handler(logging.ERROR)
         handler.emit = self._logged
         log = logging.getLogger("x402sim")
@@ -171,7 +167,6 @@ def _recipe(case: Case) -> World:
 
 
 async def _scene(live: LiveWorld, parts: RunningWorld, case: Case) -> Scene:
-    """Start the services, and fund the payers."""
     while len(parts.services) < case.services:
         await live.another_service()
     payers = []

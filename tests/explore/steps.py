@@ -59,20 +59,16 @@ Key = tuple[Service, str]
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """An authorization, the signature, and the signer."""
-
     authorization: Authorization
     signature: bytes
     payer: Payer
 
     @property
     def nonce(self) -> str:
-        """The nonce in hex, as in the journal."""
         return self.authorization.nonce.hex()
 
     @property
     def header(self) -> str:
-        """The header for POST /api/pay."""
         return encode_header(self.authorization, self.signature, self.payer.network)
 
 
@@ -94,7 +90,6 @@ class Order:
 
     @property
     def key(self) -> Key:
-        """The service and the payment id."""
         return self.service, self.required.payment_id
 
     @property
@@ -114,14 +109,12 @@ class Order:
         return wanted["payTo"].lower(), int(wanted["maxAmountRequired"])
 
     async def pay(self, payer: Payer, signed: Signed) -> Answer:
-        """Present a header for this order, in its way."""
         if self.way == "two steps":
             return await payer.pay(self.required, signed.header)
         proof = self.proof(signed, payer.network)
         return await payer.send("POST", QUOTE, json=ORDER, headers=proof)
 
     def proof(self, signed: Signed, network: Network) -> dict[str, str]:
-        """Return the headers that hold a payment, and the payment id if the payer names it."""
         payment_id = self.required.payment_id
         wanted: PaymentRequirements = decode(
             msgspec.json.encode(self.required.requirements), PaymentRequirements
@@ -150,7 +143,6 @@ class Presented:
 
     @property
     def key(self) -> Key:
-        """The service and the payment id."""
         return self.order.key
 
     @property
@@ -204,11 +196,9 @@ class Book:
         return list(self.shown.values())
 
     def at(self, key: Key) -> list[Presented]:
-        """Return what was presented for one payment id."""
         return [each for each in self.shown.values() if each.key == key]
 
     def sign(self, number: int, payer: Payer, order: Order) -> Signed:
-        """Sign a 402 for a purchase, and keep what was signed."""
         signed = Signed(*authorization_of(payer.sign(order.required)), payer)
         self.signed.setdefault(number, []).append(signed)
         return signed
@@ -256,7 +246,6 @@ class Scene:
         return there
 
     def payer(self, number: int) -> Payer:
-        """Return a payer of the case."""
         return self.payers[number % len(self.payers)]
 
     def has(self, service: str) -> bool:

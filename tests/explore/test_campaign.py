@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from tests.explore import campaign, case as cases
+from tests.explore import campaign
 from tests.explore.campaign import BATCH, Batch, Found, failure, main, run
 from tests.explore.case import Act, Buy, Case, Deposit, Lie, Reorganise, Submit, worlds
 from tests.explore.play import play
@@ -48,16 +48,14 @@ def test_a_world_that_fails_is_shrunk_and_told() -> None:
     text = failure(case, violations)
     assert Law.RECEIPT_STAYS.value in text
     assert msgspec.json.encode(case).decode() in text
-    assert f"play({case!r})" in text
 
 
 @pytest.mark.parametrize("adversary", [False, True])
-def test_a_world_survives_json_and_its_program(adversary: bool) -> None:
+def test_a_world_survives_json(adversary: bool) -> None:
     @settings(max_examples=40, database=None, deadline=None)
     @given(worlds(adversary=adversary))
     def survives(case: Case) -> None:
         assert msgspec.json.decode(msgspec.json.encode(case), type=Case) == case
-        assert eval(repr(case), vars(cases)) == case
         assert adversary or not {Lie, Submit} & {type(step) for step in case.steps}
 
     survives()

@@ -56,16 +56,10 @@ def jury(name: str) -> Change:
 
 
 def pays(request: Request) -> bool:
-    """Tell whether a request pays in one step."""
     return any(name.lower() in request.headers for name in PAYMENT_HEADERS.values())
 
 
 # --- payments ------------------------------------------------------------------------
-
-
-async def never_used(it: Any, payer: Any, nonce: bytes) -> Any:
-    """Look for the transaction that used a nonce, and find none."""
-    return altered(await it.inner.nonce_state(payer, nonce), is_used=False, use=None)
 
 
 def nothing(it: Any, *args: Any, **more: Any) -> None:
@@ -73,12 +67,10 @@ def nothing(it: Any, *args: Any, **more: Any) -> None:
 
 
 def never(it: Any, *args: Any) -> bool:
-    """Say no."""
     return False
 
 
 def always(it: Any, *args: Any) -> bool:
-    """Say yes."""
     return True
 
 
@@ -111,12 +103,6 @@ def refused_at_first(world: World) -> World:
     return middleware(handler)(world)
 
 
-def remembered(it: Any, payment_id: str, resource: str, _: int) -> bool:
-    """Grant what was granted once, without a look at the records."""
-    granted = ((each.payment_id, each.resource_url) for each in it.inner.all())
-    return (payment_id, resource) in granted
-
-
 # --- in one step ---------------------------------------------------------------------
 
 
@@ -135,11 +121,6 @@ def never_served(request: Request, reply: Answer) -> Answer:
 # --- sessions ------------------------------------------------------------------------
 
 
-def debited_and_refused(it: Any, *args: Any) -> None:
-    """Debit a session, and do not serve it."""
-    it.inner.debit(*args)
-
-
 def more(session: Any) -> Any:
     """Return a session that has more than was deposited."""
     return session and altered(session, deposited=session.deposited + 10_000)
@@ -149,11 +130,6 @@ def only_once(it: Any, session_id: str, *args: Any) -> int | None:
     """Serve a session once, whatever its budget."""
     session = it.inner.get(session_id)
     return None if session and session.released else it.inner.debit(session_id, *args)
-
-
-def one_less(it: Any, *args: Any) -> list[Any]:
-    """Owe refunds of one base unit less."""
-    return [altered(each, amount=each.amount - 1) for each in it.inner.refunds_due(*args)]
 
 
 # --- the process ---------------------------------------------------------------------
@@ -174,7 +150,6 @@ async def spinning(service: Service, _: Request, serve: Serve) -> Answer:
 
 
 async def raises(_: Any, *args: Any) -> Any:
-    """Raise what nobody expects."""
     raise ZeroDivisionError("in the background")
 
 
@@ -192,8 +167,6 @@ class Mutant:
 
 REFUSED = Strike(fault=Fault(victim="facilitator", does="refuse", times=None))
 LOST = Strike(fault=Fault(victim="facilitator", does="lose answer", path="/settle"))
-REVERTED = '{"jsonrpc":"2.0","id":1,"result":{"blockNumber":"0x1","status":"0x0","logs":[]}}'
-LIES = Fault(victim="explorer", does="answer", status=200, times=None, body=REVERTED)
 LEAVES = Fault(victim="service", does="lose answer", path="/quote", skip=1)
 BUY, DEPOSIT = Buy(number=0), Deposit(number=0, duration_s=60, spends=3, spend_pause_s=1.0)
 BOUGHT, SPENT, UNSETTLED = Case(steps=(BUY,)), Case(steps=(DEPOSIT,)), Case(steps=(REFUSED, BUY))
@@ -245,7 +218,6 @@ BY_LAW: dict[Law, dict[str, tuple[Change, Case]]] = {
             overriding("payments", mark_reorged=nothing, fail=nothing),
             UNDONE,
         ),
-        "the cache is kept": (overriding("entitlements", grants=remembered), UNDONE),
     },
     Law.ONE_NAME: {
         "a name is not reserved": (
@@ -283,10 +255,6 @@ BY_LAW: dict[Law, dict[str, tuple[Change, Case]]] = {
         ),
     },
     Law.RECEIPT_STAYS: {
-        "a receipt is taken back": (
-            overriding("rpc", nonce_state=never_used),
-            Case(steps=(BUY, Strike(at_s=1.0, fault=LIES), Act(at_s=2.0, does="run_indexer"))),
-        ),
         "a receipt is not served": (setting(policy=ServicePolicy(serve=FailToServe(1))), BOUGHT),
         "a receipt is refused at first": (refused_at_first, BOUGHT),
     },
@@ -305,10 +273,6 @@ BY_LAW: dict[Law, dict[str, tuple[Change, Case]]] = {
     },
     Law.DEBITS_ARE_SERVED: {
         "a session is debited twice": (jury("debited-twice"), SPENT),
-        "a session is debited, and not served": (
-            overriding("sessions", debit=debited_and_refused),
-            SPENT,
-        ),
         "a session is served for nothing": (jury("never-debited"), SPENT),
         "a debit is kept whose client has left": (
             overriding("sessions", undo_debit=nothing),
@@ -322,8 +286,6 @@ BY_LAW: dict[Law, dict[str, tuple[Change, Case]]] = {
     Law.REFUND_IS_THE_REST: {
         "a refund is paid twice": (jury("refunded-twice"), SPENT),
         "a refund is too much": (jury("whole-deposit-refunded"), SPENT),
-        "a refund is too little": (overriding("sessions", refunds_due=one_less), SPENT),
-        "a refund goes to somebody else": (jury("refunded-to-the-merchant"), SPENT),
         "no refund is paid": (jury("never-refunded"), SPENT),
         "a refund that was undone stays": (
             overriding("sessions", undo_refund=nothing),
@@ -395,15 +357,6 @@ FOUND = {
             Submit(at_s=70, of=0),
         )
     ),
-    "whoever submits a second header, sent in two steps, has charged, not the service": Case(
-        latency={"facilitator": 0.02},
-        steps=(
-            Buy(number=0, way="X-PAYMENT and id"),
-            UNVERIFIED,
-            msgspec.structs.replace(SECOND, way="two steps"),
-            Submit(at_s=0.02, of=0),
-        ),
-    ),
     "two deployments hold a header, and a reorganisation undoes its first use": Case(
         services=2,
         steps=(
@@ -431,23 +384,6 @@ FOUND = {
             Again(at_s=3.0, of=0, what="new id", way="two steps"),
         ),
     ),
-    "what was paid in one step and lost on the wire is not bought by its header at a second id": Case(
-        steps=(
-            Buy(
-                number=0,
-                wait_s=200.0,
-                pause_s=5.0,
-                patience_s=0.3,
-                anew=True,
-                way="PAYMENT-SIGNATURE",
-            ),
-            Submit(at_s=20.0, of=0),
-            Strike(at_s=100.0, fault=Fault(victim="service", does="shorten", times=2)),
-            Again(at_s=200.002, of=0, way="PAYMENT-SIGNATURE"),
-            Again(at_s=206.0, of=0, what="second header", way="PAYMENT-SIGNATURE"),
-        ),
-        block_time_s=2.0,
-    ),
     "a header that is said to pay for another payment id may be charged for that one": Case(
         steps=(
             Buy(number=0, pause_s=5.0),
@@ -456,18 +392,6 @@ FOUND = {
             Again(at_s=0.01, of=0, what="new id", way="two steps"),
         ),
         block_time_s=2.0,
-    ),
-    "a payment that was not settled under its name pays in two steps without it: the name is free": Case(
-        balances=("1.00",),
-        latency={"service": 0.1},
-        steps=(
-            Deposit(number=0, wait_s=0.0, pause_s=5.0, spend_pause_s=0.0),
-            Buy(number=1, wait_s=15.0, pause_s=5.0, way="PAYMENT-SIGNATURE", name=0),
-            Buy(number=2, pause_s=5.0, patience_s=0.05, way="PAYMENT-SIGNATURE", name=0),
-            Buy(number=3, pause_s=5.0),
-            *[UNVERIFIED] * 4,
-            Again(at_s=6.0, of=2, what="new id", way="two steps"),
-        ),
     ),
     "a payment that is refused for its name, as another has it, pays in version 1 without it": Case(
         balances=("1.00",),

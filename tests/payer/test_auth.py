@@ -234,15 +234,6 @@ def test_one_object_serves_many_tasks_loop_after_loop(
     assert len(server.transfers(wallet.address)) - before == payments
 
 
-def test_one_session_serves_many_threads_at_once(server: LocalServer) -> None:
-    auth = SessionAuth(server.wallets[6], deposit="0.10")
-    url = f"{server.url}/api/perp/quote"
-    with ThreadPoolExecutor(10) as threads:
-        asked = [threads.submit(httpx.post, url, json=ORDER, auth=auth) for _ in range(10)]
-        assert [each.result().status_code for each in asked] == [200] * 10
-    assert len(auth.payment.receipts) == 1
-
-
 def test_threads_do_not_pass_the_cap() -> None:
     shop = Shop(settles=lambda _: (400, {"error": "Invalid signature"}))
     auth = PaymentAuth(Wallet.create(), max_total="0.10")

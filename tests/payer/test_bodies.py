@@ -4,14 +4,14 @@ import asyncio
 import gzip
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.payer.shop import Shop, opened, payer as payer_in_steps
+from tests.payer.shop import Shop, opened, payer as payer_in_steps, served
 from tests.payer.test_standard_servers import OFFER, PAID, VERSIONS, StandardShop, Version, payer
 from x402sim import PaidNotServed, PaymentFailed, SessionAuth, Wallet
 
@@ -145,10 +145,7 @@ def test_what_breaks_off_is_fetched_with_the_same_payment(
 def test_what_breaks_off_is_shown_again_in_two_steps(
     reuse: bool, body: Callable[[], Body], use: Use, ask: Callable[..., None]
 ) -> None:
-    shop, auth = (
-        Shop(serves=lambda proof: (200, {}) if proof else None),
-        payer_in_steps(reuse=reuse),
-    )
+    shop, auth = Shop(serves=served), payer_in_steps(reuse=reuse)
     streaming = Streaming(shop, [body, body, whole])
     for _ in range(2):
         with suppress(httpx.RemoteProtocolError):
@@ -351,28 +348,11 @@ def test_an_older_answer_that_ends_forgets_nothing_that_a_newer_purchase_has_sig
 
 
 @BOTH
-def test_a_session_whose_answers_break_off_is_followed_by_no_other(
-    ask: Callable[..., None],
+@pytest.mark.parametrize(("body", "sessions"), [(broken, 1), (whole, 2)])
+def test_a_session_is_followed_by_another_only_if_it_has_served_to_the_end(
+    body: Callable[[], Body], sessions: int, ask: Callable[..., None]
 ) -> None:
-    spent: list[str] = []
-
-    def serves(proof: str | None) -> tuple[int, Any] | None:
-        if proof is None or not proof.startswith("session_"):
-            return opened(proof)
-        spent.append(proof)
-        return (200, {}) if len(spent) == 1 else None
-
-    shop = Shop(serves=serves)
-    auth = SessionAuth(Wallet.create(), max_sessions=3)
-    streaming = Streaming(shop, [broken])
-    with pytest.raises(httpx.RemoteProtocolError):
-        ask(streaming, auth)
-    with pytest.raises(PaidNotServed):
-        ask(streaming, auth)
-    assert len(shop.headers) == 1
-
-
-def test_a_session_that_served_to_the_end_is_followed_by_another() -> None:
+    """Each session is served once, and refused then."""
     spent: list[str] = []
 
     def serves(proof: str | None) -> tuple[int, Any] | None:
@@ -381,51 +361,33 @@ def test_a_session_that_served_to_the_end_is_followed_by_another() -> None:
         spent.append(proof)
         return (200, {}) if spent.count(proof) == 1 else None
 
-    shop = Shop(serves=serves)
-    auth = SessionAuth(Wallet.create(), max_sessions=3)
-    for _ in range(2):
-        in_sync(Streaming(shop, [whole]), auth)
-    assert len(shop.headers) == 2
+    shop, auth = Shop(serves=serves), SessionAuth(Wallet.create(), max_sessions=3)
+    streaming = Streaming(shop, [body])
+    for raised in (httpx.RemoteProtocolError, PaidNotServed):
+        with pytest.raises(raised) if body is broken else nullcontext():
+            ask(streaming, auth)
+    assert len(shop.headers) == sessions
 
 
-def test_a_hook_that_forgives_a_cut_body_buys_nothing_anew() -> None:
-    """The hook swallows the error; the same authorization is sent again."""
-    shop = StandardShop(2)
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_hook_that_spoils_the_answer_buys_nothing_anew(is_closed: bool) -> None:
+    """It swallows the error of a cut body, or closes what is too large for it."""
+    shop, spoils = StandardShop(2), [True, True, False]
 
-    def tolerant(answer: httpx.Response) -> None:
-        with suppress(httpx.HTTPError):
-            answer.read()
+    def hook(answer: httpx.Response) -> None:
+        if answer.status_code == 200 and spoils.pop(0):
+            with suppress(httpx.HTTPError):
+                answer.close() if is_closed else answer.read()
 
+    raised = httpx.StreamClosed if is_closed else httpx.StreamConsumed
     http = httpx.Client(
         transport=httpx.MockTransport(Streaming(shop, [broken, broken, whole])),
         auth=payer(),
-        event_hooks={"response": [tolerant]},
+        event_hooks={"response": [hook]},
     )
     with http:
         for _ in range(2):
-            with pytest.raises(httpx.StreamConsumed):
-                http.get(URL)
-        assert http.get(URL).content == b"first last"
-    assert (len(shop.paid), len(shop.nonces)) == (3, 1)
-
-
-def test_a_hook_that_closes_the_answer_buys_nothing_anew() -> None:
-    """Such as a limit of size; the same authorization is sent again."""
-    shop = StandardShop(2)
-    closes = [True, True, False]
-
-    def limited(answer: httpx.Response) -> None:
-        if answer.status_code == 200 and closes.pop(0):
-            answer.close()
-
-    http = httpx.Client(
-        transport=httpx.MockTransport(Streaming(shop, [whole])),
-        auth=payer(),
-        event_hooks={"response": [limited]},
-    )
-    with http:
-        for _ in range(2):
-            with pytest.raises(httpx.StreamClosed):
+            with pytest.raises(raised):
                 http.get(URL)
         assert http.get(URL).content == b"first last"
     assert (len(shop.paid), len(shop.nonces)) == (3, 1)
@@ -458,7 +420,7 @@ def test_an_interrupt_before_the_body_is_watched_pays_nothing_anew(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, folder: bool
 ) -> None:
     """Ctrl-C that the caller catches: the answer is gone, and its payment is sent again."""
-    shop = Shop(lambda proof: (200, {}) if proof else None)
+    shop = Shop(served)
     auth = payer_in_steps(reuse=False, **({"state_dir": tmp_path} if folder else {}))
 
     def interrupted(*_: Any) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.payer.shop import Reply, Shop, opened, payer
+from tests.payer.shop import Reply, Shop, opened, payer, served
 from tests.rig import ServiceRig, scene
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
 
@@ -36,10 +36,6 @@ async def test_each_session_has_the_terms_that_were_asked_for(rig: ServiceRig) -
     assert rig.earned == auth.signed_base == 70_000
 
 
-def ids(shop: Shop) -> list[str | None]:
-    return [proof for _, proof in shop.asked]
-
-
 def test_an_unfinished_deposit_is_not_shown_for_other_terms() -> None:
     """The first is paid, and its session is not handed over."""
     troubles: list[Reply] = [(503, {})]
@@ -50,7 +46,8 @@ def test_an_unfinished_deposit_is_not_shown_for_other_terms() -> None:
         assert http.post(ROUTE, json=LARGE).status_code == 201
         assert http.post(ROUTE, json=SMALL).status_code == 201
     first, second = (body["paymentId"] for body in shop.settled)
-    assert ids(shop) == [None, first, None, second, first]
+    shown = [proof for _, proof in shop.asked]
+    assert shown == [None, first, None, second, first]
 
 
 def test_an_authorization_for_other_terms_is_not_sent_again_for_these() -> None:
@@ -76,7 +73,7 @@ def test_the_terms_of_a_body_that_is_read_once_count_too() -> None:
     "body", [b"maxSpend", b'{"a":"maxSpend"}', b'["maxSpend"]', b'{"maxSpend":', b"\xffmaxSpend"]
 )
 def test_any_other_body_is_paid_for_with_its_path(body: bytes) -> None:
-    shop, auth = Shop(serves=lambda proof: (200, {}) if proof else None), payer()
+    shop, auth = Shop(serves=served), payer()
     with shop.client(auth) as http:
         for content in (body, b"{}"):
             assert http.post(ROUTE, content=content).status_code == 200

@@ -28,7 +28,6 @@ def offer(network: Network | str = "base-sepolia", **changes: Any) -> dict[str, 
 
 
 def older(network: str = "base-sepolia", **changes: Any) -> dict[str, Any]:
-    """The offer in version 1."""
     said = offer(network) | {"network": network, "maxAmountRequired": "10000", "resource": URL}
     said |= {"description": "", "mimeType": ""}
     del said["amount"]
@@ -36,7 +35,6 @@ def older(network: str = "base-sepolia", **changes: Any) -> dict[str, Any]:
 
 
 def asking(*accepts: dict[str, Any]) -> httpx.Response:
-    """A 402 in version 2."""
     said = {"x402Version": 2, "error": "pay", "resource": {"url": URL}, "accepts": accepts}
     header = base64.b64encode(json.dumps(said).encode()).decode()
     return httpx.Response(402, headers={"PAYMENT-REQUIRED": header}, json={})
@@ -74,13 +72,8 @@ CASES: list[tuple[httpx.Response, int | None]] = [
     (asking(offer(amount="9" * 5000)), None),
     (asking(offer(amount=10000), offer()), 2),
     (asking(offer(extra=offer()["extra"] | {"paymentFlow": "upfront"}), offer()), 2),
-    (asking(offer(payTo="0x12")), None),
-    (asking(offer(maxTimeoutSeconds=0)), None),
     (asking(offer(maxTimeoutSeconds=1.5)), None),
-    (asking(offer(maxTimeoutSeconds=2**31)), None),
-    (asking(offer() | {"network": "base-sepolia"}), None),
     (asking(offer(asset=PAYEE), offer()), 2),
-    (asking(offer(extra=None)), None),
     (asking(offer(**UPTO)), None),
     (asking(offer(**UPTO), offer()), 2),
     (asking(offer(**BY_PERMIT2)), None),

@@ -146,13 +146,6 @@ def test_the_origin_is_known_behind_a_proxy(peers: Peers) -> None:
     assert elsewhere.seen == []
 
 
-def test_a_request_can_be_sent_many_times(peers: Peers) -> None:
-    auth = PaymentAuth(Wallet.create())
-    request = httpx.Request("GET", f"{peers[0].url}/hops/2/x", headers={"X-Payment-Id": "pay_m"})
-    with httpx.Client(follow_redirects=True, auth=auth) as http:
-        assert [http.send(request).status_code for _ in range(5)] == [200] * 5
-
-
 def test_another_transport_is_found_out_by_the_url_of_the_answer() -> None:
     """A transport of the caller's own knows no trace: nothing is paid or believed afterwards."""
 

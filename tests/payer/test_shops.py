@@ -85,25 +85,6 @@ def test_a_payment_without_an_answer_is_shown_until_it_is_served(reuse: bool, st
     assert (len(shop.headers), auth.signed_base) == (1, 10_000)
 
 
-# --- settlements that are refused, and not for ever ------------------------------------------
-
-
-def test_a_receipt_without_success_is_none() -> None:
-    unsure: list[Reply] = []
-    shop, auth = Shop(serves=served), payer()
-
-    def settle(body: dict[str, Any]) -> Reply:
-        status, told = receipt(body)
-        unsure.append((status, told))
-        return status, told | {"success": len(unsure) > 1}
-
-    shop.settles = settle
-    first, second = [ask(shop, auth) for _ in range(2)]
-    assert "not known whether" in str(first)
-    assert second == 200
-    assert (len(shop.settled), len(shop.headers)) == (2, 1)
-
-
 # --- sessions --------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from tests.payer.shop import LOST, URL, Shop, ask, receipt, served
+from tests.payer.test_bodies import Streaming, whole
 from x402sim import LocalServer, PaymentAuth, PaymentFailed, SessionAuth, Wallet, World
 from x402sim.clock import Clock
 from x402sim.payer import stored
@@ -70,9 +71,9 @@ def test_a_full_disk_signs_nothing_and_loses_no_goods(
         if not room[0]:
             raise OSError(28, "No space left on device")
         room[0] -= 1
-        whole(path, data)
+        write_whole(path, data)
 
-    whole = stored.write_whole
+    write_whole = stored.write_whole
     monkeypatch.setattr(stored, "write_whole", write)
     shop = Shop(served)
     assert "No space left" in str(ask(shop, payer(tmp_path)))
@@ -93,30 +94,16 @@ def test_what_is_left_counts_for_the_cap(tmp_path: Path) -> None:
 
 def test_a_body_that_nobody_reads_to_its_end_is_bought_again(tmp_path: Path) -> None:
     shop = Shop(served)
-    http = httpx.Client(transport=httpx.MockTransport(_streamed(shop)), auth=payer(tmp_path))
+    streaming = httpx.MockTransport(Streaming(shop, [whole]))
+    http = httpx.Client(transport=streaming, auth=payer(tmp_path))
     with http, http.stream("GET", URL) as answer:
         assert answer.status_code == 200
         assert len(files(tmp_path)) == 1, "while it is read"
     assert len(files(tmp_path)) == 1
     del http, answer
-    with httpx.Client(transport=httpx.MockTransport(_streamed(shop)), auth=payer(tmp_path)) as http:
+    with httpx.Client(transport=streaming, auth=payer(tmp_path)) as http:
         assert http.get(URL).status_code == 200
     assert (len(shop.headers), files(tmp_path)) == (1, [])
-
-
-def _streamed(shop: Shop) -> Any:
-    class Parts(httpx.SyncByteStream):
-        def __iter__(self) -> Any:
-            yield b"{"
-            yield b"}"
-
-    def answered(request: httpx.Request) -> httpx.Response:
-        answer = shop(request)
-        if answer.status_code == 200 and request.url.path != "/api/pay":
-            return httpx.Response(200, stream=Parts())
-        return answer
-
-    return answered
 
 
 def test_two_payers_never_sign_for_one_purchase(tmp_path: Path) -> None:

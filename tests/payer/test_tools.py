@@ -266,14 +266,22 @@ def test_the_caps_hold_for_tools() -> None:
     assert not shop.paid
 
 
-def test_an_offer_that_is_no_error_is_a_result() -> None:
-    def shop(request: httpx.Request) -> httpx.Response:
-        asked = json.loads(request.content)
-        told = {**asks(), "isError": False} if asked["method"] == "tools/call" else {}
-        return httpx.Response(200, json={"jsonrpc": "2.0", "id": asked.get("id"), "result": told})
+def calling(answers: Callable[[httpx.Request], Any]) -> Callable[[httpx.Request], httpx.Response]:
+    """A server that answers so to calls of tools, and with an empty result to anything else."""
 
+    def serve(request: httpx.Request) -> httpx.Response:
+        asked = json.loads(request.content)
+        said = answers(request) if asked["method"] == "tools/call" else {"result": {}}
+        if isinstance(said, httpx.Response):
+            return said
+        return httpx.Response(200, json={"jsonrpc": "2.0", "id": asked.get("id"), **said})
+
+    return serve
+
+
+def test_an_offer_that_is_no_error_is_a_result() -> None:
     auth = payer()
-    with client(shop, auth) as http:
+    with client(calling(lambda _: {"result": {**asks(), "isError": False}}), auth) as http:
         assert call(http).json()["structuredContent"] == required()
     assert auth.signed_base == 0
 
@@ -281,32 +289,21 @@ def test_an_offer_that_is_no_error_is_a_result() -> None:
 def test_a_402_of_http_itself_is_paid_by_its_header() -> None:
     paid: list[str] = []
 
-    def shop(request: httpx.Request) -> httpx.Response:
-        asked = json.loads(request.content)
-        told = serves() if asked["method"] == "tools/call" else {}
-        if asked["method"] == "tools/call":
-            assert "_meta" not in asked["params"]
-            if x402.PAYMENT_HEADERS[2] not in request.headers:
-                return httpx.Response(
-                    402, headers={x402.REQUIRED_HEADER: x402.to_base64(required())}
-                )
-            paid.append(request.headers[x402.PAYMENT_HEADERS[2]])
-        return httpx.Response(200, json={"jsonrpc": "2.0", "id": asked.get("id"), "result": told})
+    def answers(request: httpx.Request) -> Any:
+        assert "_meta" not in json.loads(request.content)["params"]
+        if x402.PAYMENT_HEADERS[2] not in request.headers:
+            return httpx.Response(402, headers={x402.REQUIRED_HEADER: x402.to_base64(required())})
+        paid.append(request.headers[x402.PAYMENT_HEADERS[2]])
+        return {"result": serves()}
 
-    with client(shop, payer()) as http:
+    with client(calling(answers), payer()) as http:
         assert call(http).status_code == 200
     assert len(paid) == 1
 
 
 def test_what_is_no_tool_is_an_error_and_nothing_is_signed() -> None:
-    def shop(request: httpx.Request) -> httpx.Response:
-        asked = json.loads(request.content)
-        said: Rpc = {"error": {"code": -32602, "message": "Unknown tool"}}
-        if asked["method"] != "tools/call":
-            said = {"result": {}}
-        return httpx.Response(200, json={"jsonrpc": "2.0", "id": asked.get("id"), **said})
-
-    with client(shop, payer()) as http:
+    error = {"error": {"code": -32602, "message": "Unknown tool"}}
+    with client(calling(lambda _: error), payer()) as http:
         answer = call(http)
     assert (answer.status_code, answer.json()) == (400, {"error": "Unknown tool"})
     with client(lambda _: httpx.Response(200, text="<p>hello</p>"), payer()) as http:
@@ -351,19 +348,6 @@ class Session:
         return Result(serves(f"{name} {arguments}"))
 
 
-def test_a_session_pays_once_though_an_answer_is_lost() -> None:
-    async def main() -> None:
-        session, auth = Session(breaks=1), payer()
-        with pytest.raises(TimeoutError, match="no answer"):
-            await call_paid(session, auth, "forecast", {"city": "Oslo"}, server="one")
-        result = await call_paid(session, auth, "forecast", {"city": "Oslo"}, server="one")
-        assert result.said["content"][0]["text"] == "forecast {'city': 'Oslo'}"
-        assert session.paid[0] == session.paid[1]
-        assert auth.signed_base == 10_000
-
-    asyncio.run(main())
-
-
 def test_a_call_through_a_session_asks_no_node() -> None:
     may = {"permit2": True, "approve": "1", "rpc_url": "http://node"}
     with pytest.raises(ValueError, match="without `approve`"):
@@ -378,12 +362,15 @@ def test_a_server_is_not_sent_what_another_was_paid(one: str, two: str) -> None:
 
     async def main() -> None:
         first, other, again, auth = Session(breaks=1), Session(), Session(), payer()
+        asked = auth, "forecast", {"city": "Oslo"}
         with pytest.raises(TimeoutError, match="no answer"):
-            await call_paid(first, auth, "forecast", server=one)
-        await call_paid(other, auth, "forecast", server=two)
-        await call_paid(again, auth, "forecast", server=one)
+            await call_paid(first, *asked, server=one)
+        await call_paid(other, *asked, server=two)
+        result = await call_paid(again, *asked, server=one)
+        assert result.said["content"][0]["text"] == "forecast {'city': 'Oslo'}"
         assert first.paid == again.paid
         assert first.paid != other.paid
+        assert auth.signed_base == 20_000
 
     asyncio.run(main())
 

@@ -110,9 +110,12 @@ def test_a_text_that_is_not_clear_is_no_refusal() -> None:
         (400, {"detail": BALANCE, "final": False}),
         (400, {BALANCE: "is the name of a field"}),
         (400, {"success": True, "error": BALANCE}),
+        (200, receipt({"paymentId": "pay_1"})[1] | {"success": False}),  # a receipt, and none
         (500, f"Traceback: raise ApiError('{BALANCE}')".encode()),
     ):
-        assert "the payment was refused" not in str(Till(unclear).ask()), unclear
+        failed = Till(unclear).ask()
+        assert isinstance(failed, PaymentFailed), unclear
+        assert "the payment was refused" not in str(failed), unclear
     named = Till((400, {"error": "Bad Request", "message": [f"It says: {BALANCE}"]})).ask()
     assert f"the payment was refused: 400 Bad Request: {BALANCE}. " in str(named)
 

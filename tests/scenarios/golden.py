@@ -25,7 +25,6 @@ LONG = ("indexer_backfill",)
 
 
 def golden(name: str) -> Path:
-    """Return where a golden journal is kept."""
     return FOLDER / f"{name}.ndjson{'.xz' if name in LONG else ''}"
 
 

@@ -83,7 +83,7 @@ MISUSES: list[tuple[Callable[[], Any], str]] = [
     (lambda: parse_chain("ledger", token="0x12"), "a token can be named or deployed only on a node"),
     (lambda: Node(NODE.url, token="0x" + "12" * 20, deploy=True), "not both"),
     (lambda: Node(NODE.url, token="0x12"), "the token: expected 0x and 40 hex digits"),
-    (lambda: Poisson(per_s=0), "per_s: expected more than 0, got 0"),
+    (lambda: Poisson(per_s=0), "per_s: expected a number above 0, got 0"),
     (lambda: Buy(wait="soon"), "not 'soon'"),
     *((lambda wrong=wrong: Fault(**FAULT | wrong), says) for wrong, says in WRONG_FAULTS),
     *(

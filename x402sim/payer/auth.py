@@ -65,6 +65,7 @@ from x402sim.payer.standard import (
 from x402sim.payer.stored import Record, Stored
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol.messages import PaymentRequired, Receipt
+from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import NETWORKS, TESTNET, Network, networks_of
 from x402sim.protocol.permit2_payments import pays_by_permit2
 from x402sim.protocol.ways import foreign_in, ways_in
@@ -124,10 +125,6 @@ class Order(msgspec.Struct, frozen=True):
             if must:
                 raise
             log.warning("%s; after a restart, the payment stored there is sent again", failed)
-
-
-def _is_success(response: httpx.Response) -> bool:
-    return response.is_success
 
 
 class PaymentAuth(FlowAuth):
@@ -263,7 +260,8 @@ class PaymentAuth(FlowAuth):
         self._pid = os.getpid()
 
     def __repr__(self) -> str:
-        signed, total = map(self.signer.decimal, (self.signed_base, self.signer.max_total_base))
+        amounts = self.signed_base, self.signer.max_total_base
+        signed, total = (to_decimal(each, self.network.decimals) for each in amounts)
         where = ", ".join(self._networks)
         return f"<PaymentAuth of {self.wallet.address} on {where}: signed {signed} of {total}>"
 
@@ -273,7 +271,11 @@ class PaymentAuth(FlowAuth):
         return self.signer.signed_base
 
     def exchange(
-        self, request: httpx.Request, *, is_own: bool = False, is_served: Served = _is_success
+        self,
+        request: httpx.Request,
+        *,
+        is_own: bool = False,
+        is_served: Served = lambda response: response.is_success,
     ) -> Flow:
         """Yield the steps of one paid exchange, and return its last answer.
 

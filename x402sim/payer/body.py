@@ -84,21 +84,21 @@ class _TrackedBody(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     def close(self) -> None:
         assert isinstance(self._inner, httpx.SyncByteStream)
-        is_closed = False
         try:
             self._inner.close()
-            is_closed = True
-        finally:
-            self._report(is_closed and self._is_whole)
+        except BaseException:
+            self._report(False)
+            raise
+        self._report(self._is_whole)
 
     async def aclose(self) -> None:
         assert isinstance(self._inner, httpx.AsyncByteStream)
-        is_closed = False
         try:
             await self._inner.aclose()
-            is_closed = True
-        finally:
-            self._report(is_closed and self._is_whole)
+        except BaseException:
+            self._report(False)
+            raise
+        self._report(self._is_whole)
 
     def _report_broken(self) -> None:
         if not self._is_whole:

@@ -9,19 +9,18 @@ tokens, and in spending caps.
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
-import msgspec
 
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.core import PaymentFailed
 from x402sim.payer.reading import is_header_value
 from x402sim.payer.signing import Rejected, StandardOffer, choose, read_offer
-from x402sim.payer.standard import read_required
+from x402sim.payer.standard import read_as, read_required
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.envelopes import Enclosed, of_copies
@@ -59,10 +58,6 @@ from x402sim.protocol.x402 import (
     version_in,
 )
 
-T = TypeVar("T")
-WhyUnreadable = Callable[[Way], str]
-"""Returns why an offer cannot be read; else ""."""
-
 
 @dataclass(frozen=True, slots=True)
 class Client:
@@ -70,8 +65,8 @@ class Client:
 
     name: str
     dialect: Dialect
-    unreadable: WhyUnreadable
-    """Why an offer is unreadable; an unreadable offer ends the payment, even beside good offers."""
+    unreadable: Callable[[Way], str]
+    """Why an offer is unreadable, else ""; one ends the payment, even beside good offers."""
     networks: frozenset[str] | None
     """The network names that the client knows; None for every EVM chain."""
     most: str
@@ -249,21 +244,12 @@ def _by_python_v1(way: Way) -> str:
     return _wrong_type(replace(way, fields=fields), "resource")
 
 
-def _by_python_v2(way: Way) -> str:
-    return _wrong_type(_with_whole_seconds(way))
-
-
 def _with_whole_seconds(way: Way) -> Way:
     """Return an offer with maxTimeoutSeconds as a number, if the offer has it as text."""
     seconds = way.fields.get("maxTimeoutSeconds")
     if not isinstance(seconds, str) or not re.fullmatch(r"[0-9]{1,10}", seconds):
         return way
     return replace(way, fields={**way.fields, "maxTimeoutSeconds": int(seconds)})
-
-
-def _reads_all(way: Way) -> str:
-    """Accept all: in version 2, clients in JavaScript check nothing until they sign."""
-    return ""
 
 
 CLIENTS: tuple[Client, ...] = (
@@ -288,7 +274,7 @@ CLIENTS: tuple[Client, ...] = (
     Client(
         "x402 v2, npm",
         Dialect.V2,
-        _reads_all,
+        lambda _: "",  # in version 2, clients in JavaScript check nothing until they sign
         None,
         "1.00",
         "`spendControls: false` allows it",
@@ -297,7 +283,7 @@ CLIENTS: tuple[Client, ...] = (
     Client(
         "x402 v2, Python",
         Dialect.V2,
-        _by_python_v2,
+        lambda way: _wrong_type(_with_whole_seconds(way)),
         None,
         "1.00",
         "set_spend_controls(False) allows it",
@@ -418,7 +404,7 @@ class _Case:
             return next(number for number, way, _ in two_steps if not way.is_paywall)
         accepted = chosen.accepted
         offers = self.of(Dialect.V2 if accepted.version == 2 else Dialect.V1)
-        same = (n for n, way, _ in offers if _read_as(way, type(accepted)) == accepted)
+        same = (n for n, way, _ in offers if read_as(dict(way.fields), type(accepted)) == accepted)
         return next(same, None)
 
     def why_unseen(self, client: Client) -> str:
@@ -441,7 +427,7 @@ def _cannot_pay(name: str, reasons: list[str], dialect: Dialect | None) -> Payer
 def _two_steps(case: _Case) -> PayerVerdict:
     name, reasons = "payer in two steps", list[str]()
     for number, way, findings in case.of(Dialect.TWO_STEPS):
-        found = [each.about for each in blocking(iter(findings))]
+        found = [each.about for each in _blocking(findings)]
         network = way.network(case.networks)
         if found or network is None:
             reasons.append(f"offer {number}: {', '.join(found) or 'network'}")
@@ -520,8 +506,6 @@ def _payment_auth(case: _Case, *, permit2: bool) -> PayerVerdict:
 # offers that are settled before the server works come last. Nothing is signed.
 
 _ORDER = (Dialect.TWO_STEPS, Dialect.V2, Dialect.V1)
-OverCap = Callable[[int, Network], str]
-"""Returns why an amount in base units of a network's token is not paid; else ""."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -539,31 +523,27 @@ def pick(
     response: httpx.Response,
     ways: Sequence[tuple[int, Way]],
     known: Mapping[str, Network],
-    over_cap: OverCap = lambda *_: "",
+    over_cap: Callable[[int, Network], str] = lambda *_: "",
     *,
     permit2: bool = False,
 ) -> Picked:
     """Return the first of some numbered offers that can be paid, in the payer's order; with
-    `permit2`, offers by Permit2 come last.
+    `permit2`, offers by Permit2 come last. `over_cap` returns why an amount in base units of a
+    network's token is not paid; else "".
     """
     rejected: list[Rejected] = []
     of_permit2 = {number for number, way in ways if permit2 and _by_permit2(way) is not None}
     for number, way in sorted(ways, key=lambda each: (each[0] in of_permit2, _preference(each))):
         network = way.network(known)
-        if number in of_permit2:
-            why = _why_not_by_permit2(way, network, known)
-        else:
-            why = _why_not(request, response, way, network, known)
+        why = _why_not(request, response, way, network, known, permit2=permit2)
         if not why and network is not None:
             try:
-                over = over_cap(parse_base(str(way.amount)), network)
+                why = over_cap(parse_base(str(way.amount)), network)
             except ValueError as wrong:
-                over = str(wrong)
-            if not over:
+                why = str(wrong)
+            if not why:
                 return Picked(number, way, network, tuple(rejected))
-            rejected.append(Rejected(f"offer {number}", over, is_too_much=True))
-        else:
-            rejected.append(Rejected(f"offer {number}", why))
+        rejected.append(Rejected(f"offer {number}", why))
     return Picked(None, None, None, tuple(rejected))
 
 
@@ -574,16 +554,8 @@ def _preference(numbered: tuple[int, Way]) -> tuple[int, bool, int]:
 
 def _by_permit2(way: Way) -> RequirementsV2 | None:
     """Return the requirements of an offer by Permit2; None for others, or for unreadable fields."""
-    offered = _read_as(way, RequirementsV2) if way.dialect is Dialect.V2 else None
+    offered = read_as(dict(way.fields), RequirementsV2) if way.dialect is Dialect.V2 else None
     return offered if offered is not None and pays_by_permit2(offered) else None
-
-
-def _read_as(way: Way, kind: type[T]) -> T | None:
-    """Return the fields of an offer as a message; None for unreadable fields."""
-    try:
-        return msgspec.convert(dict(way.fields), kind)
-    except msgspec.ValidationError:
-        return None
 
 
 def _allowance(response: httpx.Response, way: Way) -> Finding:
@@ -599,55 +571,45 @@ def _allowance(response: httpx.Response, way: Way) -> Finding:
     return Finding("allowance", "no sponsoring of gas is offered", wanted, do, stops=False)
 
 
-def _why_not_by_permit2(way: Way, network: Network | None, known: Mapping[str, Network]) -> str:
-    offered = _by_permit2(way)
-    if found := list(blocking(of_way(way, known))):
-        return ", ".join(as_reason(each) for each in found)
-    if network is None or offered is None:
-        return f"network {str(way.fields.get('network'))[:80]!r} is not known; --network-file"
-    try:
-        choose(RequiredV2(x402_version=2, accepts=[offered]), network, permit2=True)
-    except PaymentFailed as failed:
-        return str(failed)
-    return ""
-
-
 def _why_not(
     request: httpx.Request,
     response: httpx.Response,
     way: Way,
     network: Network | None,
     known: Mapping[str, Network],
+    *,
+    permit2: bool,
 ) -> str:
     """Return why an offer cannot be paid, whatever the price; else ""."""
     if way.is_paywall:
         return "two steps as the public Cronos paywall offers them; Cronos' clients pay it"
-    if found := list(blocking(of_way(way, known, str(request.url)))):
-        return ", ".join(as_reason(each) for each in found)
+    offered = _by_permit2(way)
+    url = None if permit2 and offered is not None else str(request.url)
+    if found := _blocking(of_way(way, known, url)):
+        return ", ".join(
+            f"{each.about} {each.seen[:60]} is not looked at"
+            if each.skipped
+            else f"{each.about} is {each.seen[:60]}"
+            for each in found
+        )
     if network is None:
         return f"network {str(way.fields.get('network'))[:80]!r} is not known; --network-file"
-    if _by_permit2(way) is not None:
-        scheme = way.fields["scheme"]
-        return f"{scheme} by Permit2, paid only if told to: permit2=True, or pay --permit2"
+    if offered is not None and not permit2:
+        return f"{offered.scheme} by Permit2, paid only if told to: permit2=True, or pay --permit2"
     try:
         required = read_required(request, response, network, way.dialect.version)
+        if offered is not None:
+            required = RequiredV2(x402_version=2, accepts=[offered])
         if not isinstance(required, PaymentRequired):
-            choose(required, network)
+            choose(required, network, permit2=permit2)
     except PaymentFailed as failed:
         return str(failed)
     return ""
 
 
-def blocking(findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Yield the findings for which `PaymentAuth` does not pay, unexamined fields included."""
-    yield from (each for each in findings if each.stops or each.skipped)
-
-
-def as_reason(finding: Finding) -> str:
-    """Return a finding as a reason: "asset '0x…' is not looked at"."""
-    if finding.skipped:
-        return f"{finding.about} {finding.seen[:60]} is not looked at"
-    return f"{finding.about} is {finding.seen[:60]}"
+def _blocking(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings for which `PaymentAuth` does not pay, unexamined fields included."""
+    return [each for each in findings if each.stops or each.skipped]
 
 
 # --- the answer as a whole ---------------------------------------------------------------

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any
 
 import httpx
@@ -217,16 +216,11 @@ def post(request: httpx.Request, path: str, message: Any) -> httpx.Request:
     """Return our own request with a JSON body, to the server of the caller's request."""
     return httpx.Request(
         "POST",
-        _beside(request.url, path),
+        request.url.copy_with(path=path, query=None, fragment=None),
         content=encode(message),
         headers={"Content-Type": "application/json"},
         extensions=request.extensions,
     )
-
-
-@lru_cache(maxsize=64)
-def _beside(url: httpx.URL, path: str) -> httpx.URL:
-    return url.copy_with(path=path, query=None, fragment=None)
 
 
 class FlowAuth(httpx.Auth, ABC):

@@ -64,10 +64,7 @@ def _number(
         # without the URL, which may hold the caller's key
         raise PaymentFailed(f"rpc_url: the node does not answer: {error}") from error
     text = str((object_in(response.content) or {}).get("result"))
-    return int(text, 16) if _UINT256.fullmatch(text) else None
-
-
-_UINT256 = re.compile(r"0x[0-9a-fA-F]{1,64}")
+    return int(text, 16) if re.fullmatch(r"0x[0-9a-fA-F]{1,64}", text) else None
 
 
 def sponsors_permits(required: object) -> bool:

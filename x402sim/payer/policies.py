@@ -101,16 +101,12 @@ def _seconds(wait: float | Wait, number: int, tried: Tried) -> float:
 # --- a payment that was not made, or may have been ------------------------------------
 
 
-class SeenBlock(Protocol):
-    """A block as a payer sees it: its number, and its time in Unix seconds."""
+@dataclass(frozen=True, slots=True)
+class NewBlock:
+    """The number of a block, and its time in Unix seconds."""
 
-    @property
-    def number(self) -> int:
-        """The number of the block."""
-
-    @property
-    def time_s(self) -> int:
-        """The time of the block, in Unix seconds."""
+    number: int
+    time_s: int
 
 
 class Order(Tried, Protocol):
@@ -140,7 +136,7 @@ class Order(Tried, Protocol):
     async def wait(self, seconds: float) -> None:
         """Let time pass."""
 
-    async def newest_block(self) -> SeenBlock:
+    async def newest_block(self) -> NewBlock:
         """Return the chain's newest block."""
 
 

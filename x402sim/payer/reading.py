@@ -18,7 +18,6 @@ from x402sim.protocol.x402 import Settlement
 from x402sim.protocol.x402_reasons import WORDS, Meaning
 
 UNKNOWN = "it is not known whether the payment was made"
-_HEADER_VALUE = re.compile(r"[!-~]{1,256}")
 _HINTS = re.compile(
     r"already|consumed|duplicate|replay|spent|is used|nonce[\s_-]*((is|was|has been)[\s_-]*)?used",
     re.IGNORECASE,
@@ -179,4 +178,4 @@ def says_used(text: str) -> bool:
 
 def is_header_value(text: str) -> bool:
     """Return whether an id can be sent as a header: 1 to 256 visible ASCII characters."""
-    return _HEADER_VALUE.fullmatch(text) is not None
+    return re.fullmatch(r"[!-~]{1,256}", text) is not None

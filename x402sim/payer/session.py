@@ -72,10 +72,6 @@ class _Seller:
     unserved: int = 0
 
 
-Opened = Generator[Step, httpx.Response | None, str]
-"""A part of a flow, returning the id of a session."""
-
-
 class SessionAuth(FlowAuth):
     """An httpx auth that pays one `deposit`, then sends X-Session-Id (1/session-no-402).
 
@@ -188,7 +184,8 @@ class SessionAuth(FlowAuth):
             seller.session = None
         return response
 
-    def _opened(self, request: httpx.Request) -> Opened:
+    def _opened(self, request: httpx.Request) -> Generator[Step, httpx.Response | None, str]:
+        """Open a session, and return its id."""
         terms = SessionRequest(max_spend=self.deposit, duration=self._duration)
         create = post(request, self._create_path, terms)
         try:

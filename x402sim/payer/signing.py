@@ -123,12 +123,11 @@ def _wrong_timeout(seconds: int) -> str:
 class Rejected(msgspec.Struct, frozen=True):
     """An offer of a 402 that this payer does not take, and why.
 
-    `offered` describes or numbers the offer; `is_too_much`: only the cap forbids it.
+    `offered` describes or numbers the offer.
     """
 
     offered: str
     why: str
-    is_too_much: bool = False
 
     def __str__(self) -> str:
         return f"{self.offered}: {self.why}"
@@ -149,28 +148,25 @@ class StandardOffer(msgspec.Struct, frozen=True):
     """The extensions unknown to this payer, which the payer sends back unchanged."""
 
 
-OverCaps = Callable[[int], str]
-"""Returns why an amount in base units is not paid; else ""."""
-
-
 def choose(
     required: x402.AnyRequired,
     network: Network,
-    over_caps: OverCaps = lambda _: "",
+    over_caps: Callable[[int], str] = lambda _: "",
     *,
     permit2: bool = False,
 ) -> StandardOffer:
     """Return the first offer that this payer can take; raises `PaymentFailed` without one.
 
     Offers that are settled before the server works come after the other offers; last come offers by
-    Permit2, if the payer takes such offers.
+    Permit2, if the payer takes such offers. `over_caps` returns why an amount in base units is not
+    paid; else "".
     """
     about, takes_payment_ids, unknown = None, False, None
     if isinstance(required, x402.RequiredV2):
         about, offered = required.resource, required.extensions or {}
         takes_payment_ids = PAYMENT_IDENTIFIER in offered
         unknown = {name: each for name, each in offered.items() if name != PAYMENT_IDENTIFIER}
-    rejected: list[Rejected] = []
+    rejected, is_over = list[Rejected](), False
     accepts: list[x402.AnyRequirements] = sorted(
         required.accepts[:MOST_WAYS],
         key=lambda each: (
@@ -184,9 +180,9 @@ def choose(
         over = over_caps(amount_base)
         if not why and not over:
             return StandardOffer(each, amount_base, about, takes_payment_ids, unknown)
-        rejected.append(Rejected(_describe(each), why or over, is_too_much=not why))
+        rejected.append(Rejected(_describe(each), why or over))
+        is_over = is_over or not why  # only the cap forbids it
     listed = "; ".join(f"{number}. {each}" for number, each in enumerate(rejected, 1))
-    is_over = any(each.is_too_much for each in rejected)
     raise (SpendingCapExceeded if is_over else PaymentFailed)(
         "the 402 offers no way to pay that this payer can take; nothing was signed. "
         + (listed or "It offers none at all")
@@ -355,10 +351,6 @@ class Signer:
             )
         with self._lock:
             self.signed_base += payments.resume(left, is_all=is_all)
-
-    def decimal(self, amount_base: int) -> str:
-        """Return an amount in tokens: "0.01"."""
-        return to_decimal(amount_base, self._decimals)
 
     def _sign_two_steps(self, offer: PaymentRequired, network: Network) -> Payment:
         requirements = offer.payment_requirements

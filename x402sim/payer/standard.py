@@ -5,7 +5,7 @@ Versions 1 and 2, where the request itself pays. `signing.choose` decides which 
 
 import logging
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
@@ -21,6 +21,7 @@ from x402sim.protocol.permit2_payments import ALLOWANCE
 from x402sim.protocol.ways import foreign_in, object_in
 from x402sim.protocol.x402_reasons import PaymentFate
 
+T = TypeVar("T")
 log = logging.getLogger("x402sim.payer")
 
 
@@ -51,19 +52,20 @@ def _readable(
     except BadMessage:
         fields = object_in(body) or {}
         listed = fields.get("accepts")
-        kept = [each for each in listed if _fits(each, offer)] if isinstance(listed, list) else []
-        if not kept or len(kept) == len(listed or ()):
+        found = listed if isinstance(listed, list) else []
+        kept = [each for each in found if read_as(each, offer) is not None]
+        if not kept or len(kept) == len(found):
             raise
         whole = decode(encode({**fields, "accepts": kept}), kind)
     return whole
 
 
-def _fits(fields: Any, kind: type[Any]) -> bool:
+def read_as(fields: Any, kind: type[T]) -> T | None:
+    """Return the fields of an offer as a message; None for unreadable fields."""
     try:
-        msgspec.convert(fields, kind)
+        return msgspec.convert(fields, kind)
     except msgspec.ValidationError:
-        return False
-    return True
+        return None
 
 
 class ForeignRequired(msgspec.Struct, frozen=True):

@@ -324,11 +324,9 @@ class Invariants:
         self._payments[payment_id] = replace(payment, settled=(*others, (authorization, tx)))
         if others:
             prices = (self._price(service, payment_id) for service in self._parts.services)
-            found, too_much = (
-                f"{len(others) + 1} transfers for {payment_id}",
-                len(others) * max(prices),
-            )
-            yield Broken(PAID_ONCE, "at most 1 transfer", found, payment_id, too_much)
+            found, too_much_base = f"{len(others) + 1} transfers", len(others) * max(prices)
+            actual = f"{found} for {payment_id}"
+            yield Broken(PAID_ONCE, "at most 1 transfer", actual, payment_id, too_much_base)
 
 
 def _minted(event: events.ChainEvent, sender: str, _: str, amount_base: int) -> int:

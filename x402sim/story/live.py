@@ -16,7 +16,7 @@ from x402sim import events
 from x402sim.clock import Clock
 from x402sim.events import Scalar
 from x402sim.facilitator import standard
-from x402sim.payer.policies import PayerPolicy
+from x402sim.payer.policies import NewBlock, PayerPolicy
 from x402sim.protocol import abi, cronos, x402
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
 from x402sim.protocol.header import authorization_of
@@ -26,7 +26,7 @@ from x402sim.rng import Stream
 from x402sim.serving.control.app import EVENTS
 from x402sim.serving.control.client import ControlError
 from x402sim.serving.control.messages import Transfer, WorldInfo
-from x402sim.story.observing import Act, NewBlock, Observers, newest_block
+from x402sim.story.observing import Act, Observers, newest_block
 from x402sim.story.payer import Answer, Payer, Spending
 from x402sim.story.population import Arrivals, Behaviour, Buy, Population, play_population
 from x402sim.story.stages import Stage, path_on

@@ -17,8 +17,9 @@ from x402sim.chain.base import ChainError, Reverted
 from x402sim.chain.ledger.frame import Arguments
 from x402sim.events import Part
 from x402sim.http.exchange import Request
+from x402sim.payer.policies import NewBlock
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import checksum, from_hex, parse_address
+from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import encode_header
 from x402sim.protocol.messages import decoded
@@ -31,14 +32,6 @@ from x402sim.text.words import as_given, described
 from x402sim.world.faults import Fault, ends_with
 from x402sim.world.link import Asgi, Watch, is_acting
 from x402sim.world.running_world import RunningWorld
-
-
-@dataclass(frozen=True, slots=True)
-class NewBlock:
-    """The number of a block, and its time in Unix seconds."""
-
-    number: int
-    time_s: int
 
 
 async def newest_block(stage: Stage) -> NewBlock:
@@ -184,13 +177,23 @@ class _Pool:
             found = await self._node.ask("eth_getTransactionByHash", tx_hash)
             if is_acting.get() or found is None or found.get("blockNumber") is not None:
                 continue
-            signed = _signed_in(_data_of(found))
+            data, to = bytes.fromhex(found["input"].removeprefix("0x")), found.get("to")
+            signed = _signed_in(data)
             self._report(
                 Observed(
                     at=MEMPOOL,
                     at_s=self._clock.now(),
                     payment_header=encode_header(*signed, self._network) if signed else None,
-                    transaction=waiting_transaction(found),
+                    transaction=WaitingTransaction(
+                        hash=tx_hash,
+                        sender=checksum(parse_address(found["from"])),
+                        to=checksum(parse_address(to)) if to else "",
+                        data=found["input"],
+                        call=abi.NAMES.get(data[:4], ""),
+                        authorization=(
+                            to_builtins(exact_payload(*signed).authorization) if signed else None
+                        ),
+                    ),
                 )
             )
 
@@ -233,24 +236,6 @@ def _signed_in(data: bytes) -> tuple[Authorization, bytes] | None:
         return arguments.authorization(), signature
     except Reverted:  # the token will refuse it
         return None
-
-
-def waiting_transaction(found: dict[str, Any]) -> WaitingTransaction:
-    """Return a transaction, given the node's JSON object of it."""
-    data, to = _data_of(found), found.get("to")
-    signed = _signed_in(data)
-    return WaitingTransaction(
-        hash=found["hash"],
-        sender=checksum(parse_address(found["from"])),
-        to=checksum(parse_address(to)) if to else "",
-        data=found["input"],
-        call=abi.NAMES.get(data[:4], ""),
-        authorization=to_builtins(exact_payload(*signed).authorization) if signed else None,
-    )
-
-
-def _data_of(found: dict[str, Any]) -> bytes:
-    return from_hex(found["input"], max(0, len(found["input"]) - 2) // 2)
 
 
 def payment_header(sent: Request) -> str | None:

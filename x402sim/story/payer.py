@@ -21,7 +21,7 @@ from x402sim.events import ServiceName
 from x402sim.http.exchange import Headers, retry_after_s
 from x402sim.payer import core, signing
 from x402sim.payer.core import Next, PaymentFailed, SpendingCapExceeded, next_step
-from x402sim.payer.policies import Bill, Choose, ListedService, PayerPolicy
+from x402sim.payer.policies import Bill, Choose, ListedService, NewBlock, PayerPolicy
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol import abi, messages, routes, x402
 from x402sim.protocol.crypto import parse_address, to_hex
@@ -33,7 +33,7 @@ from x402sim.protocol.routes import AGENTS, ORDER, QUOTE, SESSIONS
 from x402sim.protocol.ways import object_in
 from x402sim.rng import Stream, later
 from x402sim.serving.control.messages import Sent
-from x402sim.story.observing import NewBlock, newest_block
+from x402sim.story.observing import newest_block
 from x402sim.story.stages import Stage
 from x402sim.text.words import as_given, described, unknown
 from x402sim.world.link import PartClient
@@ -64,18 +64,7 @@ class Spending:
     unsure: list[Signed] = field(default_factory=list)
     """The authorizations without a report of payment, and without expiry at the last look."""
     rng: Stream | None = None
-    """The stream of the policies, once a policy draws."""
-
-    def stream_of(self, stage: Stage, payer: str) -> Stream:
-        """Return the random stream of the payer's policies, the same at all services."""
-        if self.rng is None:
-            self.rng = stage.stream(f"retries of {payer}")
-        return self.rng
-
-    def until_s(self, clock: Clock) -> float:
-        """Return when an order that begins now is given up, in Unix seconds."""
-        within_s = self.policy.within_s
-        return math.inf if within_s is None else clock.now() + within_s
+    """The stream of the policies, the same at all services, once a policy draws."""
 
     def spend(self, price: Decimal, now_s: float, expires_s: float) -> Signed:
         """Count a price as signed for; raises `SpendingCapExceeded` if the budget forbids it."""
@@ -548,24 +537,59 @@ def _tokens(amount_base: int, decimals: int) -> Decimal:
     return Decimal(to_decimal(amount_base, decimals))
 
 
-class Order:
-    """One 402 to be paid, as the policy `retry` decides, until `until_s`."""
+class _Tries:
+    """What policies of retries and of sessions may use, until `until_s`, and the last answer."""
+
+    last: Answer | None
+
+    def __init__(self, payer: Payer, spending: Spending, resource: str, until_s: float) -> None:
+        self._payer, self._spending = payer, spending
+        self._resource, self._until_s = resource, until_s
+
+    @property
+    def rng(self) -> Stream:
+        """The payer's random stream for its policies."""
+        if self._spending.rng is None:
+            self._spending.rng = self._payer.stage.stream(f"retries of {self._payer.name}")
+        return self._spending.rng
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """The seconds in the Retry-After of the last answer, or None."""
+        header = None if self.last is None else self.last.header("Retry-After")
+        return retry_after_s(header, self._payer.clock.now())
+
+    def _require_time(self, seconds: float) -> None:
+        """Raise `_RetriesEnded` if the deadline is before the end of a wait."""
+        now_s = self._payer.clock.now()
+        if now_s + seconds > self._until_s or (seconds == 0 and now_s >= self._until_s):
+            raise _RetriesEnded
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass, unless that would pass the deadline."""
+        self._require_time(seconds)
+        await self._payer.clock.sleep(seconds)
+
+
+class Order(_Tries):
+    """One 402 to be paid, as the policy `retry` decides."""
+
+    last: Answer
 
     def __init__(
         self,
         payer: Payer,
         spending: Spending,
+        resource: str,
+        until_s: float,
         required: Answer,
         ask: Ask,
-        until_s: float,
-        resource: str,
     ) -> None:
-        self._payer, self._spending, self._ask = payer, spending, ask
-        self._resource = resource
-        self._until_s, self._was_sent = until_s, False
+        super().__init__(payer, spending, resource, until_s)
+        self._ask, self._was_sent = ask, False
         self._header: str | None = None
         self._signed: Signed | None = None
-        self.required, self.last = required, required
+        self.required = self.last = required
 
     @property
     def is_paid(self) -> bool:
@@ -590,29 +614,13 @@ class Order:
         return self.required.is_one_step_only
 
     @property
-    def rng(self) -> Stream:
-        """The payer's random stream for its policies."""
-        return self._spending.stream_of(self._payer.stage, self._payer.name)
-
-    @property
-    def retry_after_s(self) -> float | None:
-        """The seconds in the Retry-After of the last answer, or None."""
-        return retry_after_s(self.last.header("Retry-After"), self._payer.clock.now())
-
-    @property
     def _next(self) -> Next:
         return next_step(self.last.status, self.last.body)
-
-    def _begin_retry(self, after_s: float) -> None:
-        """End the order if the deadline is before its next attempt."""
-        now_s = self._payer.clock.now()
-        if now_s + after_s > self._until_s or (after_s == 0 and now_s >= self._until_s):
-            raise _RetriesEnded
 
     async def pay(self) -> None:
         """Send the authorization; the first time, sign it. Raises `PaymentFailed`."""
         if self._was_sent:
-            self._begin_retry(0.0)
+            self._require_time(0.0)
         self._was_sent = True
         if self._header is None:
             await self.sign_again()
@@ -643,11 +651,6 @@ class Order:
         if required.status == 402:
             self.required, self._header = required, None
 
-    async def wait(self, seconds: float) -> None:
-        """Let time pass."""
-        self._begin_retry(seconds)
-        await self._payer.clock.sleep(seconds)
-
     async def newest_block(self) -> NewBlock:
         """Return the chain's newest block."""
         return await newest_block(self._payer.stage)
@@ -668,37 +671,37 @@ class Bought:
     """How many payments were made, deposits included."""
 
 
-class Shopper:
+class Shopper(_Tries):
     """A request of a payer at a service, bought as the policy `sessions` decides.
 
     Requests of a payer may overlap, so each has a deadline, a last answer and a payment id.
     """
 
+    last: Answer | None = None
+
     def __init__(
         self, payer: Payer, spending: Spending, bought: Bought, resource: str = QUOTE
     ) -> None:
-        self._payer, self._spending, self._bought = payer, spending, bought
-        self._resource = resource
-        self._payment_id = bought.payment_id
-        self._last: Answer | None = None
-        self._until_s = spending.until_s(payer.clock)
-        """When the request is given up."""
+        within_s = spending.policy.within_s
+        until_s = math.inf if within_s is None else payer.clock.now() + within_s
+        super().__init__(payer, spending, resource, until_s)
+        self._bought, self._payment_id = bought, bought.payment_id
         self.payments = bought.payments
         """The number of payments before this request, and for this request."""
 
     @property
     def is_served(self) -> bool:
         """Whether the last request was served."""
-        return self._last is not None and self._last.status == 200
+        return self.last is not None and self.last.status == 200
 
     async def fetch(self) -> Answer:
         """Get one quote; return the last answer."""
         sessions = self._spending.policy.sessions
         with suppress(_RetriesEnded):
             await sessions.fetch(self)
-        if self._last is None:
+        if self.last is None:
             raise RuntimeError(f"{described(sessions)} has sent no request")
-        return self._last
+        return self.last
 
     async def ask(self, **proof: str) -> Answer:
         """Request the resource, perhaps with a proof of payment."""
@@ -707,7 +710,7 @@ class Shopper:
     async def order(self, ask: Ask, required: Answer | None = None) -> Order:
         """Ask, unless there is a 402, and pay; raises `PaymentFailed` without one."""
         first = required or await ask()
-        order = Order(self._payer, self._spending, first, ask, self._until_s, self._resource)
+        order = Order(self._payer, self._spending, self._resource, self._until_s, first, ask)
         with suppress(_RetriesEnded):
             await self._spending.policy.retry.pay(order)
         self.payments += order.is_paid
@@ -721,40 +724,23 @@ class Shopper:
         payment_id = order.required.payment_id
         return await payer.ask_session(deposit, duration, payment_id=payment_id)
 
-    @property
-    def rng(self) -> Stream:
-        """The payer's random stream for its policies."""
-        return self._spending.stream_of(self._payer.stage, self._payer.name)
-
-    @property
-    def retry_after_s(self) -> float | None:
-        """The seconds in the Retry-After of the last answer, or None."""
-        header = None if self._last is None else self._last.header("Retry-After")
-        return retry_after_s(header, self._payer.clock.now())
-
-    async def wait(self, seconds: float) -> None:
-        """Let time pass, unless that would pass the deadline."""
-        if self._payer.clock.now() + seconds > self._until_s:
-            raise _RetriesEnded
-        await self._payer.clock.sleep(seconds)
-
     async def show_payment(self) -> None:
         """Send the request with the newest payment id, if any."""
         if self._payment_id is not None:
-            self._last = await self.ask(payment_id=self._payment_id)
+            self.last = await self.ask(payment_id=self._payment_id)
 
     async def show_session(self) -> None:
         """Send the request with the newest session, if any."""
         if self._bought.session_id is not None:
-            self._last = await self.ask(session_id=self._bought.session_id)
+            self.last = await self.ask(session_id=self._bought.session_id)
 
     async def buy(self) -> None:
         """Pay for the request, and send the payment id with it unless the refusal is final."""
-        self._last = required = await self.ask()
+        self.last = required = await self.ask()
         if required.status != 402:
             return
         order = await self.order(self.ask, required)
-        self._last = order.last
+        self.last = order.last
         if not order.is_final:
             if not order.required.is_one_step_only:
                 # interned, as in the service's cache: a crowd has many ids, and each is there once
@@ -766,8 +752,7 @@ class Shopper:
 
     async def open_session(self, deposit: str, duration: int) -> None:
         """Pay a deposit for a session."""
-        opened = await self.deposit(deposit, duration)
-        self._last = opened
+        self.last = opened = await self.deposit(deposit, duration)
         self._bought.session_id = opened.body.get("sessionId")
 
 

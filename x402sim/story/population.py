@@ -18,7 +18,7 @@ from x402sim.rng import Stream, is_untouched, later
 from x402sim.story.payer import Payer
 from x402sim.story.stages import Stage
 from x402sim.tasks import together
-from x402sim.text.words import as_given
+from x402sim.text.arguments import AboveZero, explained
 
 
 class Arrivals(Protocol):
@@ -32,16 +32,13 @@ class Arrivals(Protocol):
         ...
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poisson:
     """Visits at random: `per_s` a second on average, for the whole population."""
 
-    per_s: float
+    per_s: AboveZero
     is_random = True
-
-    def __post_init__(self) -> None:
-        if not self.per_s > 0:
-            raise ValueError(f"per_s: expected more than 0, got {as_given(self.per_s)}")
 
     def moments(self, start_s: float, rng: Stream) -> Iterator[float]:
         """Yield moments whose intervals are exponential."""
@@ -51,16 +48,13 @@ class Poisson:
             yield at_s
 
 
+@explained
 @dataclass(frozen=True, slots=True)
 class Every:
     """A visit every `seconds`, the first one at once."""
 
-    seconds: float
+    seconds: AboveZero
     is_random = False
-
-    def __post_init__(self) -> None:
-        if not self.seconds > 0:
-            raise ValueError(f"seconds: expected more than 0, got {as_given(self.seconds)}")
 
     def moments(self, start_s: float, rng: Stream) -> Iterator[float]:
         """Yield the moments of a fixed interval; draws nothing."""
