@@ -4,16 +4,15 @@ import json
 from functools import partial
 
 import pytest
-from msgspec import to_builtins
 from msgspec.structs import fields
 
 from tests.serve.driver import PAY, in_parallel, refusal
 from tests.serve.hosted import hosted, status_and_text
+from tests.serve.paying import asked_of_facilitator
 from x402sim import Wallet
 from x402sim.backends import FacilitatorSettings
-from x402sim.protocol.header import authorization_of
+from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.refusals import RequestError
-from x402sim.protocol.x402 import exact_payload
 from x402sim.serving.control.app import ACTIONS
 from x402sim.serving.control.messages import State
 
@@ -145,28 +144,14 @@ def test_reset_begins_again_and_the_file_keeps_it(tmp_path):
         assert server.state()["rows"]["payments"] == 1
 
 
-def in_one_step(server, version):
-    """Return the body of settle for a new payment of the standard."""
-    required = server.http.get("/api/perp/market").json()
-    payer, wanted = server.account(), required["accepts"][0]
-    auth, signature = authorization_of(payer.sign(required["paymentRequirements"]))
-    payload = to_builtins(exact_payload(auth, signature))
-    if version == 2:
-        wanted = {**wanted, "amount": wanted["maxAmountRequired"], "network": "eip155:338"}
-        payment = {"accepted": wanted, "payload": payload}
-    else:
-        payment = {"scheme": "exact", "network": wanted["network"], "payload": payload}
-    payment["x402Version"] = version
-    return {"x402Version": version, "paymentPayload": payment, "paymentRequirements": wanted}
-
-
 def settle(server, body):
     return server.http.post("/facilitator/settle", json=body).json()
 
 
 def pending_then_settled(server, version):
     server.sim("mining", automine=False)
-    body = in_one_step(server, version)
+    wallet = server.account().wallet
+    body = asked_of_facilitator(wallet, TESTNET, server.now_s(), version)
     pending = settle(server, body)
     assert pending == settle(server, body)
     assert (pending["success"], pending["errorReason"]) == (False, "settlement_pending")

@@ -11,12 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.serve.test_selling import Shop, plain, shop
+from tests.serve.paying import approve
+from tests.serve.test_selling import Shop, earned, plain, shop
 from x402sim import Fault, LocalServer, PaymentAuth
 from x402sim.events import AuthorizationConsumed, UsageSettled
-from x402sim.protocol import abi
-from x402sim.protocol.crypto import checksum, to_hex
-from x402sim.protocol.permit2 import PERMIT2
 from x402sim.report.reading import Reading
 from x402sim.report.trace import lines
 from x402sim.service.sources import behind
@@ -24,24 +22,10 @@ from x402sim.service.sources import behind
 USED = 12_300
 
 
-def approve(server: LocalServer) -> None:
-    call = {
-        "from": server.wallets[0].address,
-        "to": checksum(server.network.asset),
-        "data": to_hex(abi.approve(PERMIT2, 10**6)),
-    }
-    sent = {"jsonrpc": "2.0", "id": 1, "method": "eth_sendTransaction", "params": [call]}
-    assert "result" in httpx.post(server.rpc_url, json=sent).json()
-
-
 def auth(server: LocalServer) -> PaymentAuth:
     return PaymentAuth(
         server.wallets[0], max_amount="1", clock=server.clock, permit2=True, network=server.network
     )
-
-
-def earned(server: LocalServer) -> int:
-    return server.balance(str(server.info.pay_to))
 
 
 def await_true(what: Callable[[], bool]) -> None:
