@@ -147,7 +147,6 @@ Verbose = Annotated[
 LogForm = Annotated[
     Literal["text", "json"],
     typer.Option(
-        "--log",
         parser=one_of("form", "text", "json"),
         help="Form of the log: text, or json, an object a line.",
         metavar="FORM",

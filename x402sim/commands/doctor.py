@@ -40,7 +40,6 @@ def doctor(
     index: Annotated[
         str | None,
         typer.Option(
-            "--index",
             help="Facilitator: say whether its index lists the resource, or why not.",
             metavar="URL",
         ),

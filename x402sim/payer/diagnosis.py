@@ -517,7 +517,8 @@ def _payment_auth(case: _Case, *, permit2: bool) -> PayerVerdict:
 # --- the offer for `pay` ---------------------------------------------------------------
 #
 # Offers are tried in the payer's order: two steps, then version 2, then version 1; in each group,
-# offers that are settled before the server works come last. Nothing is signed.
+# offers that are settled before the server works come last, and offers by Permit2 at the very end.
+# Nothing is signed.
 
 _ORDER = (Dialect.TWO_STEPS, Dialect.V2, Dialect.V1)
 OverCap = Callable[[int, Network], str]
@@ -539,37 +540,30 @@ def pick(
     response: httpx.Response,
     ways: Sequence[tuple[int, Way]],
     known: Mapping[str, Network],
-    over_cap: OverCap = lambda *_: "",
+    over_cap: OverCap,
     *,
-    permit2: bool = False,
+    permit2: bool,
 ) -> Picked:
-    """Return the first of some numbered offers that can be paid, in the payer's order; with
-    `permit2`, offers by Permit2 come last.
-    """
+    """Return the first of some numbered offers that can be paid, in the payer's order."""
+
+    def place(numbered: tuple[int, Way]) -> tuple[bool, int, bool]:
+        is_upfront = numbered[1].extra.get(PAYMENT_FLOW) == "upfront"
+        is_by_permit2 = permit2 and _by_permit2(numbered[1]) is not None
+        return is_by_permit2, _ORDER.index(numbered[1].dialect), is_upfront
+
     rejected: list[Rejected] = []
-    of_permit2 = {number for number, way in ways if permit2 and _by_permit2(way) is not None}
-    for number, way in sorted(ways, key=lambda each: (each[0] in of_permit2, _preference(each))):
+    for number, way in sorted(ways, key=place):
         network = way.network(known)
-        if number in of_permit2:
-            why = _why_not_by_permit2(way, network, known)
-        else:
-            why = _why_not(request, response, way, network, known)
+        why = _why_not(request, response, way, network, known, permit2=permit2)
         if not why and network is not None:
             try:
-                over = over_cap(parse_base(str(way.amount)), network)
+                why = over_cap(parse_base(str(way.amount)), network)
             except ValueError as wrong:
-                over = str(wrong)
-            if not over:
+                why = str(wrong)
+            if not why:
                 return Picked(number, way, network, tuple(rejected))
-            rejected.append(Rejected(f"offer {number}", over, is_too_much=True))
-        else:
-            rejected.append(Rejected(f"offer {number}", why))
+        rejected.append(Rejected(f"offer {number}", why))
     return Picked(None, None, None, tuple(rejected))
-
-
-def _preference(numbered: tuple[int, Way]) -> tuple[int, bool, int]:
-    number, way = numbered
-    return _ORDER.index(way.dialect), way.extra.get(PAYMENT_FLOW) == "upfront", number
 
 
 def _by_permit2(way: Way) -> RequirementsV2 | None:
@@ -599,37 +593,30 @@ def _allowance(response: httpx.Response, way: Way) -> Finding:
     return Finding("allowance", "no sponsoring of gas is offered", wanted, do, stops=False)
 
 
-def _why_not_by_permit2(way: Way, network: Network | None, known: Mapping[str, Network]) -> str:
-    offered = _by_permit2(way)
-    if found := list(blocking(of_way(way, known))):
-        return ", ".join(as_reason(each) for each in found)
-    if network is None or offered is None:
-        return f"network {str(way.fields.get('network'))[:80]!r} is not known; --network-file"
-    try:
-        choose(RequiredV2(x402_version=2, accepts=[offered]), network, permit2=True)
-    except PaymentFailed as failed:
-        return str(failed)
-    return ""
-
-
 def _why_not(
     request: httpx.Request,
     response: httpx.Response,
     way: Way,
     network: Network | None,
     known: Mapping[str, Network],
+    *,
+    permit2: bool,
 ) -> str:
     """Return why an offer cannot be paid, whatever the price; else ""."""
+    by_permit2 = _by_permit2(way)
     if way.is_paywall:
         return "two steps as the public Cronos paywall offers them; Cronos' clients pay it"
     if found := list(blocking(of_way(way, known, str(request.url)))):
         return ", ".join(as_reason(each) for each in found)
     if network is None:
         return f"network {str(way.fields.get('network'))[:80]!r} is not known; --network-file"
-    if _by_permit2(way) is not None:
-        scheme = way.fields["scheme"]
-        return f"{scheme} by Permit2, paid only if told to: permit2=True, or pay --permit2"
+    if by_permit2 is not None and not permit2:
+        told_to = "paid only if told to: permit2=True, or pay --permit2"
+        return f"{by_permit2.scheme} by Permit2, {told_to}"
     try:
+        if by_permit2 is not None:
+            choose(RequiredV2(x402_version=2, accepts=[by_permit2]), network, permit2=True)
+            return ""
         required = read_required(request, response, network, way.dialect.version)
         if not isinstance(required, PaymentRequired):
             choose(required, network)

@@ -52,18 +52,6 @@ from x402sim.world.strike import ABORT
 class Wire:
     """The transport of a connection, with backpressure for the answers."""
 
-    __slots__ = (
-        "_deadline",
-        "_has_ended",
-        "_may_write",
-        "_poll",
-        "_shared",
-        "_unread_bytes",
-        "is_lost",
-        "is_paused",
-        "transport",
-    )
-
     def __init__(self, transport: asyncio.Transport, shared: "Shared") -> None:
         self.transport, self._shared = transport, shared
         self._unread_bytes = 0
@@ -194,26 +182,6 @@ _ERROR = b"Internal Server Error"
 class Exchange(web.Connection):
     """A request with a body in parts, and the answer."""
 
-    __slots__ = (
-        "_body",
-        "_form",
-        "_head",
-        "_is_guarded",
-        "_is_read",
-        "_left",
-        "_on_end",
-        "_on_read",
-        "_waiter",
-        "_wants_continue",
-        "_wire",
-        "headers",
-        "is_complete",
-        "is_gone",
-        "is_started",
-        "keep_alive",
-        "more_body",
-        "scope",
-    )
     is_socket = True
 
     def __init__(
