@@ -162,9 +162,6 @@ class Misuse(typer.BadParameter):
     The command line prints the text as one line and exits with 2.
     """
 
-    def __init__(self, problem: object) -> None:
-        super().__init__(str(problem))
-
     def show(self, file: Any = None) -> None:
         """Print the error on stderr."""
         typer.echo(f"x402sim: {printable(' '.join(self.message.split()))}", err=True)
@@ -173,10 +170,9 @@ class Misuse(typer.BadParameter):
 @contextmanager
 def as_misuse(*kinds: type[Exception], begin: str = "") -> Iterator[None]:
     """Turn errors of these kinds, by default `ValueError`, into `Misuse` with their text."""
-    wrong = kinds or (ValueError,)
     try:
         yield
-    except wrong as error:
+    except kinds or ValueError as error:
         raise Misuse(f"{begin}{error}") from error
 
 
@@ -189,11 +185,10 @@ def starting(db: Path | None, chain: str | None = None) -> Iterator[None]:
         with as_misuse(begin="--db "):
             require_file(db)
     try:
-        yield
-    except ValueError as error:
-        raise Misuse(error) from error
+        with as_misuse():
+            yield
     except OSError as error:
-        raise Misuse(error.strerror) from error
+        raise Misuse(str(error.strerror)) from error
     except (sqlite3.Error, ChainError) as error:
         if "locked" in str(error):
             raise Misuse(f"another x402sim uses {db}; stop it, or give another --db") from error
