@@ -32,6 +32,7 @@ from x402sim.backends import Schedule
 from x402sim.events import (
     AnswerReceived,
     Begin,
+    End,
     FaultPeriodEnded,
     NoAnswer,
     Note,
@@ -752,4 +753,5 @@ def test_a_failed_recording_raises_its_findings_and_plays_nothing_again(tmp_path
     assert run.command == f"{shown()} watch --upstream https://shop"
     killed = run.journal.ndjson().rpartition(b"\n{")[0] + b"\n"
     (tmp_path / "killed.ndjson").write_bytes(killed)
-    assert Run.load(tmp_path / "killed.ndjson").outcome == "failed"
+    loaded = Run.load(tmp_path / "killed.ndjson")
+    assert (loaded.outcome, list(loaded.journal.events(End))) == ("failed", [])

@@ -170,9 +170,10 @@ class Misuse(typer.BadParameter):
 @contextmanager
 def as_misuse(*kinds: type[Exception], begin: str = "") -> Iterator[None]:
     """Turn errors of these kinds, by default `ValueError`, into `Misuse` with their text."""
+    wrong = kinds or (ValueError,)
     try:
         yield
-    except kinds or ValueError as error:
+    except wrong as error:
         raise Misuse(f"{begin}{error}") from error
 
 

@@ -123,11 +123,10 @@ def _debited(event: events.SessionDebited, names: Names) -> str:
 
 
 def _used(event: events.UsageMeasured | events.UsageSettled, names: Names) -> str:
-    match event:
-        case events.UsageMeasured(used_base=part):
-            verb = "used"
-        case events.UsageSettled(settled_base=part):
-            verb = "settled"
+    if isinstance(event, events.UsageMeasured):
+        verb, part = "used", event.used_base
+    else:
+        verb, part = "settled", event.settled_base
     most = names.amount(event.maximum_base)
     return f"{verb} {to_decimal(part, names.network.decimals)} of at most {most}"
 
@@ -138,14 +137,12 @@ CLOCK_SET = "system clock set"
 
 def _note(event: events.Note, _: Names) -> str:
     data = event.data
-    match event.name:
-        case "fault struck":
-            return f'fault: "{data["does"]}" struck {data["victim"]} {data["path"]}'
-        case name if name == CLOCK_SET:
-            means = "; the chain's time stands still until it is caught up" * (data["seconds"] < 0)
-            return f"the system's clock was set by {data['seconds']:+} s{means}"
-        case _:
-            return ""
+    if event.name == "fault struck":
+        return f'fault: "{data["does"]}" struck {data["victim"]} {data["path"]}'
+    if event.name == CLOCK_SET:
+        means = "; the chain's time stands still until it is caught up" * (data["seconds"] < 0)
+        return f"the system's clock was set by {data['seconds']:+} s{means}"
+    return ""
 
 
 Describe = Callable[[Any, Names], str]
