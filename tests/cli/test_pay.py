@@ -280,7 +280,6 @@ PENDING = receipt(success=False, errorReason="settlement_pending")
         (Reply(200, {}, receipt()), 0, f"served, and paid (transaction {HASH})"),
         (Reply(200, {}), 0, "served, and signed, not seen to be paid: no receipt came; it can be"),
         (Reply(200, {}, receipt(transaction="")), 0, "the receipt names no hash of a transaction"),
-        (Reply(200, {}, receipt(transaction="unknown-txid-1")), 0, "not seen to be paid"),
         (Reply(200, {}, receipt(success=False)), 0, "not seen to be paid: the receipt says that"),
         (
             Reply(200, {}, PENDING),
@@ -292,11 +291,6 @@ PENDING = receipt(success=False, errorReason="settlement_pending")
             Reply(503, {}),
             1,
             "the server answered 503; signed, not seen to be paid: no receipt came",
-        ),
-        (
-            Reply(500, b"oops"),
-            1,
-            "paying again before then may pay twice. To see whether it was used, ask",
         ),
         (Reply(503, {}, PENDING), 1, "is not mined yet; it can be used until"),
     ],
