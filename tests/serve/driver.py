@@ -350,7 +350,7 @@ def until(is_so: Callable[[], object]) -> None:
     """Wait until something is so."""
     waited = stopwatch()
     while not is_so():
-        assert waited() < STOP_S
+        assert waited() < READY_S
         time.sleep(0.02)
 
 
