@@ -91,7 +91,8 @@ def test_a_snapshot_brings_everything_back(server):
     assert server.transfers() == moves
     assert payer.session(session_id) == session
     assert payer.quote(unpaid["paymentId"]).status_code == 402
-    assert _is_unknown(server, unpaid)
+    answer = server.http.get(f"/api/payments/{unpaid['paymentId']}")
+    assert refusal(answer) == status_and_text(RequestError.UNKNOWN_PAYMENT)
     assert payer.quote(kept).status_code == 200
     back = server.state()
     for name in ("rows", "chain", "cachedEntitlements", "pendingPayments", "snapshots"):
@@ -134,7 +135,7 @@ def test_reset_begins_again_and_the_file_keeps_it(tmp_path):
         assert payer.balance == 0
         assert payer.quote(paid).status_code == 402
         assert payer.quote(session_id=session_id).status_code == 402
-        assert _reputation(server) == 0
+        assert server.http.get("/api/agents").json()["agents"][0]["reputation"] == 0
         server.account().paid()
         server.assert_money_is_conserved()
         chain = server.state()["chain"]
@@ -244,15 +245,6 @@ def test_the_example_of_a_fault_strikes_a_settlement(server):
     assert server.http.get("/_sim/faults").json()[0]["path"] == "/settle"
     server.account().paid()
     assert server.http.get("/_sim/faults").json() == []
-
-
-def _is_unknown(server, asked):
-    answer = server.http.get(f"/api/payments/{asked['paymentId']}")
-    return refusal(answer) == status_and_text(RequestError.UNKNOWN_PAYMENT)
-
-
-def _reputation(server):
-    return server.http.get("/api/agents").json()["agents"][0]["reputation"]
 
 
 def test_faucet_money_is_mined_immediately_with_any_block_time():

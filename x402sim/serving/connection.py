@@ -356,7 +356,7 @@ class Exchange(web.Connection):
             self.keep_alive = self.keep_alive and b"close" not in values[form.close_at].lower()
         self.is_started, self._wants_continue = True, False
         self._form, self._head = form, head
-        if form.is_streamed:
+        if form.has_body and form.length_at is None:  # a body of no known length is streamed
             self._wire.write(self._head)
             self._head = b""
 
@@ -392,11 +392,6 @@ class _Form(NamedTuple):
     """The index of Connection among the headers."""
     has_body: bool
     is_chunked: bool
-
-    @property
-    def is_streamed(self) -> bool:
-        """Whether the body has no known length: then the head is written before it."""
-        return self.has_body and self.length_at is None
 
 
 @lru_cache(maxsize=64)  # an application has few forms, and a head is made for each answer

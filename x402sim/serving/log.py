@@ -285,8 +285,12 @@ class Form:
         return as_json(line) if self.is_json else as_text(line, colours=self.has_colours)
 
     def time_of(self, at_s: float) -> str:
-        """Return a moment as a line has it."""
-        return local_time(at_s, is_long=self.is_json)
+        """Return a moment in local time: HH:MM:SS; in JSON with date, milliseconds and offset."""
+        second = int(at_s)
+        date, clock, zone = _second(second)
+        if not self.is_json:
+            return clock
+        return f"{date}T{clock}.{int((at_s - second) * 1000):03}{zone}"
 
 
 class LogThread:
@@ -521,13 +525,6 @@ def _reads(kind: type[events.Event]) -> tuple[str | None, tuple[str, ...]]:
     fields = kind.__struct_fields__
     who = next((name for name in ("authorizer", "payer") if name in fields), None)
     return who, tuple(name for name in ("session_id", "payment_id") if name in fields)
-
-
-def local_time(at_s: float, *, is_long: bool) -> str:
-    """Return a moment in local time: HH:MM:SS, or with date, milliseconds and offset."""
-    second = int(at_s)
-    date, clock, zone = _second(second)
-    return f"{date}T{clock}.{int((at_s - second) * 1000):03}{zone}" if is_long else clock
 
 
 @lru_cache(maxsize=8)  # many requests end in one second
