@@ -9,19 +9,16 @@ import msgspec
 from x402sim import LocalServer, Wallet
 from x402sim.payer.signing import choose, sign
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import checksum, parse_address, to_hex
-from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.protocol.permit2 import PERMIT2
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
+    AnyRequired,
     RequiredV1,
     RequiredV2,
-    RequirementsV1,
-    Resource,
     Version,
     domain_of,
-    encode_payment,
     from_base64,
     network_name,
     read_required,
@@ -69,25 +66,15 @@ class in_one_step:  # noqa: N801 - it reads like a function
         self._last = ("", dict[str, str]())
 
     def __call__(self, path: str) -> httpx.Response:
-        required = self._http.get(path)
+        required, network = self._http.get(path), self._server.network
         assert required.status_code == 402, required.text
-        first, wallet = required.json()["accepts"][0], self._server.wallets[0]
-        now_s = self._server.clock.now_s()
-        auth = Authorization(
-            from_=wallet.address_bytes,
-            to=parse_address(first["payTo"]),
-            value=int(first["maxAmountRequired"]),
-            valid_after=now_s - 60,
-            valid_before=now_s + first["maxTimeoutSeconds"],
-            nonce=wallet._nonces(),
-        )
-        signature = wallet.sign(auth, self._server.network.domain)
         if self._version == 1:
-            text = encode_payment(auth, signature, msgspec.convert(first, RequirementsV1))
+            asked: AnyRequired = msgspec.convert(required.json(), RequiredV1)
         else:
-            offered = read_required(required.headers["PAYMENT-REQUIRED"])
-            url = offered.resource.url if offered.resource else ""
-            text = encode_payment(auth, signature, offered.accepts[0], Resource(url=url))
+            asked = read_required(required.headers["PAYMENT-REQUIRED"])
+        # not named, so it is good for one answer
+        offer = msgspec.structs.replace(choose(asked, network), takes_payment_ids=False)
+        _, text = sign(offer, self._server.wallets[0], network, self._server.clock.now_s())
         self._last = path, {PAYMENT_HEADERS[self._version]: text}
         return self.again()
 

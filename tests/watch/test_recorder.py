@@ -40,10 +40,7 @@ from x402sim.events import (
     RequestSent,
 )
 from x402sim.journal import Journal
-from x402sim.payer.signing import choose, sign
-from x402sim.protocol.messages import decode
 from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS
-from x402sim.protocol.x402 import RequiredV2
 from x402sim.report.diff import describe
 from x402sim.report.reading import end_of_recording
 from x402sim.report.run import Run, RunFailed
@@ -158,8 +155,7 @@ def test_a_payment_by_permit2_is_recorded_with_what_was_signed_and_used(network)
     watch, payer = Watch(allow_mainnet=True), {"facilitatorAddress": ALICE.address}
     offered = terms(network) | {"scheme": "upto", "extra": payer}
     said = required(network) | {"accepts": [offered]}
-    chosen = choose(decode(json.dumps(said).encode(), RequiredV2), network, permit2=True)
-    _, header = sign(chosen, ALICE, network, NOW_S)
+    header = signed(NOW_S, network, said)
     used = settled(network, amount="1500")
     settles = asked(header, "/settle", used, network, 2, offered | {"amount": "1500"})
     watch.see(exchange(1, status=402, answered={"PAYMENT-REQUIRED": packed(said)}, answer=b"{}"))
