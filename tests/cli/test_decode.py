@@ -126,13 +126,6 @@ def test_a_payment_of_each_dialect(text: str, title: str) -> None:
     ("text", "about", "seen"),
     [
         (header(authorization(valid_before=NOW)), "validBefore", "now"),
-        (
-            header(authorization(valid_after=1, valid_before=NOW - 61)),
-            "validBefore",
-            "1 min 1 s ago",
-        ),
-        (header(authorization(valid_after=NOW + 90)), "validAfter", "in 1 min 30 s"),
-        (header(authorization(valid_after=NOW + 900)), "window", "in 5 min"),
         (header(signed_for=MAINNET), "signature", "version 2, chainId 25"),
         (in_one_step(V1, by=Wallet("0x" + "22" * 32)), "signature", "signed by 0x1563"),
         (in_one_step(V2, value=5000), "value", "5000"),
@@ -140,7 +133,6 @@ def test_a_payment_of_each_dialect(text: str, title: str) -> None:
         (in_one_step(msgspec.structs.replace(V2, network="eip155:1")), "network", "eip155:1"),
         (in_one_step(msgspec.structs.replace(V2, extra=None)), "extra.version", "nothing"),
         (in_one_step(msgspec.structs.replace(V1, network="moon")), "network", "moon"),
-        (f"X-PAYMENT: {in_one_step(V2)}", "header", "X-PAYMENT"),
         ("X-PAYMENT: " + base64.b64decode(in_one_step(V1)).decode(), "encoding", "JSON"),
     ],
 )
@@ -289,15 +281,9 @@ def opened(text: str) -> Any:
 
 
 Change = dict[str, Any]
-USDC_V1 = requirements_v1(
-    msgspec.structs.replace(WANTED, asset="0x036CbD53842c5426634e7929541eC2318f3dCF7e"),
-    BASE_SEPOLIA,
-    url=URL,
-)
-USDC_V2 = requirements_v2(
-    msgspec.structs.replace(WANTED, asset="0x036CbD53842c5426634e7929541eC2318f3dCF7e"),
-    BASE_SEPOLIA,
-)
+USDC = msgspec.structs.replace(WANTED, asset=checksum(BASE_SEPOLIA.asset))
+USDC_V1 = requirements_v1(USDC, BASE_SEPOLIA, url=URL)
+USDC_V2 = requirements_v2(USDC, BASE_SEPOLIA)
 SOLANA = {
     "scheme": "exact",
     "network": "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp",
@@ -359,29 +345,23 @@ FAILED = {
     "timestamp": "2027-01-15T08:00:00.000Z",
     "error": "Authorization already used",
 }
-TOOL = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "result": {
-        "isError": True,
-        "structuredContent": REQUIRED_V2,
-        "content": [{"type": "text", "text": json.dumps(REQUIRED_V2)}],
-    },
-}
-CALL = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "tools/call",
-    "params": {"name": "report", "arguments": {}, "_meta": {"x402/payment": PAID_V2}},
-}
-DELIVERED = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "result": {
-        "content": [{"type": "text", "text": "the report"}],
-        "_meta": {"x402/payment-response": RECEIPT},
-    },
-}
+
+
+def rpc(**fields: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, **fields}
+
+
+def a_text(text: str) -> dict[str, str]:
+    """A part of what a tool answers."""
+    return {"type": "text", "text": text}
+
+
+UNPAID = {"structuredContent": REQUIRED_V2, "content": [a_text(json.dumps(REQUIRED_V2))]}
+TOOL = rpc(result={"isError": True, **UNPAID})
+PARAMS = {"name": "report", "arguments": {}, "_meta": {"x402/payment": PAID_V2}}
+CALL = rpc(method="tools/call", params=PARAMS)
+RECEIVED = {"x402/payment-response": RECEIPT}
+DELIVERED = rpc(result={"content": [a_text("the report")], "_meta": RECEIVED})
 
 
 def task(status: str, state: str = "input-required", **fields: Any) -> dict[str, Any]:
@@ -392,22 +372,9 @@ def task(status: str, state: str = "input-required", **fields: Any) -> dict[str,
     return {"jsonrpc": "2.0", "id": "1", "result": {"kind": "task", "status": status_of}}
 
 
-SENT = {
-    "jsonrpc": "2.0",
-    "method": "message/send",
-    "id": "3",
-    "params": {
-        "message": {
-            "taskId": "t",
-            "role": "user",
-            "parts": [],
-            "metadata": {
-                "x402.payment.status": "payment-submitted",
-                "x402.payment.payload": PAID_V2,
-            },
-        }
-    },
-}
+SUBMITTED = {"x402.payment.status": "payment-submitted", "x402.payment.payload": PAID_V2}
+MESSAGE = {"taskId": "t", "role": "user", "parts": [], "metadata": SUBMITTED}
+SENT = rpc(method="message/send", params={"message": MESSAGE})
 RIGHT: dict[str, tuple[Any, str]] = {
     "payment in two steps": (
         json.loads(bytes.fromhex(header()[2:])),
@@ -452,8 +419,8 @@ RIGHT: dict[str, tuple[Any, str]] = {
             "isError": True,
             "structuredContent": {"x402/error": {"code": 402, "data": REQUIRED_V2}},
             "content": [
-                {"type": "text", "text": json.dumps({"x402/error": {"data": REQUIRED_V2}})},
-                {"type": "text", "text": "Pay for it."},
+                a_text(json.dumps({"x402/error": {"data": REQUIRED_V2}})),
+                a_text("Pay for it."),
             ],
         },
         "Message of MCP",
@@ -461,12 +428,12 @@ RIGHT: dict[str, tuple[Any, str]] = {
     "MCP result, an error": (
         {
             "x402/error": {"code": 402, "data": REQUIRED_V2},
-            "content": [{"type": "text", "text": json.dumps(REQUIRED_V2)}],
+            "content": [a_text(json.dumps(REQUIRED_V2))],
         },
         "Message of MCP",
     ),
     "MCP result, text only": (
-        {"isError": True, "content": [{"type": "text", "text": json.dumps(REQUIRED_V1)}]},
+        {"isError": True, "content": [a_text(json.dumps(REQUIRED_V1))]},
         "Message of MCP",
     ),
     "MCP result alone": (TOOL["result"], "Message of MCP"),
@@ -475,15 +442,15 @@ RIGHT: dict[str, tuple[Any, str]] = {
         "Message of MCP",
     ),
     "MCP call": (CALL, "Message of MCP"),
-    "MCP call, params alone": (CALL["params"], "Message of MCP"),
+    "MCP call, params alone": (PARAMS, "Message of MCP"),
     "MCP receipt": (DELIVERED, "Message of MCP"),
     "MCP error": (
-        {"jsonrpc": "2.0", "id": 1, "error": {"code": 402, "message": "p", "data": REQUIRED_V1}},
+        rpc(error={"code": 402, "message": "p", "data": REQUIRED_V1}),
         "Message of MCP",
     ),
     "A2A 402": (task("payment-required", required=REQUIRED_V2), "Message of A2A"),
     "A2A payment": (SENT, "Message of A2A"),
-    "A2A message alone": (SENT["params"]["message"], "Message of A2A"),  # type: ignore[index]
+    "A2A message alone": (MESSAGE, "Message of A2A"),
     "A2A receipt": (task("payment-completed", "completed", receipts=[RECEIPT]), "Message of A2A"),
 }
 """A right message of each kind, and its title."""
@@ -515,6 +482,9 @@ def test_no_odd_value_stops_the_explanation(kind: str) -> None:
             assert all(each.seen and each.wanted and each.do for each in part.findings)
 
 
+WORKING = task("payment-required", "working", required=REQUIRED_V2)
+UNSETTLED = task("payment-completed", "completed", receipts=[REFUSED])
+WITHOUT = task("payment-submitted", "working", required=REQUIRED_V2)
 STRANGER = opened(in_one_step(V2, by=Wallet("0x" + "22" * 32)))
 WRONG: list[tuple[Any, str, Any, str, str]] = [
     # requirements
@@ -533,13 +503,10 @@ WRONG: list[tuple[Any, str, Any, str, str]] = [
     (REQUIRED_V2, "accepts/0/amount", "0.01", "amount", "0.01"),
     (REQUIRED_V2, "accepts/0/amount", "10000000000", "amount", "10000.00 USDC"),
     (REQUIRED_V2, "accepts/0/amount", "1", "amount", "0.000001 USDC"),
-    (REQUIRED_V2, "accepts/0/network", "base-sepolia", "network", "base-sepolia"),
     (REQUIRED_V2, "accepts/0/network", "eip155:base", "network", "eip155:base"),
-    (REQUIRED_V2, "accepts/0/payTo", "", "payTo", "''"),
     (REQUIRED_V2, "accepts/0/scheme", "Exact", "scheme", "Exact"),
     (REQUIRED_V2, "accepts/0/scheme", 7, "scheme", "7"),
     (REQUIRED_V2, "accepts/0/extra/version", "1", "extra.version", "1"),
-    (REQUIRED_V2, "accepts/0/maxTimeoutSeconds", "60", "maxTimeoutSeconds", "60"),
     (REQUIRED_V2, "resource", "a text", "shape", "`$.resource`"),
     # what a facilitator is sent
     (ASKED_V2, "paymentRequirements/amount", "20000", "value", "10000"),
@@ -564,7 +531,6 @@ WRONG: list[tuple[Any, str, Any, str, str]] = [
     (INVALID, "invalidReason", ..., "invalidReason", "nothing"),
     (RECEIPT, "transaction", "", "transaction", "''"),
     (RECEIPT, "transaction", ..., "transaction", "nothing"),
-    (RECEIPT, "transaction", "unknown-txid-1", "transaction", "unknown-txid-1"),
     (RECEIPT, "transaction", "0x12", "transaction", "0x12"),
     (RECEIPT, "transaction", HASH[2:], "transaction", HASH[2:]),
     (RECEIPT, "transaction", "0x" + "0" * 64, "transaction", "0x000"),
@@ -602,27 +568,9 @@ WRONG: list[tuple[Any, str, Any, str, str]] = [
     (CALL, "params/_meta/x402 payment", STRANGER, "signature", "signed by 0x1563"),
     (DELIVERED, "result/_meta/x402 payment-response", REFUSED, "success", "insufficient_funds"),
     (SENT, "params/message/metadata/x402.payment.status", ..., "x402.payment.status", "nothing"),
-    (
-        task("payment-required", "working", required=REQUIRED_V2),
-        "id",
-        "2",
-        "status.state",
-        "working",
-    ),
-    (
-        task("payment-completed", "completed", receipts=[REFUSED]),
-        "id",
-        "2",
-        "x402.payment.status",
-        "the last receipt says false",
-    ),
-    (
-        task("payment-submitted", "working", required=REQUIRED_V2),
-        "id",
-        "2",
-        "x402.payment.payload",
-        "nothing",
-    ),
+    (WORKING, "id", "2", "status.state", "working"),
+    (UNSETTLED, "id", "2", "x402.payment.status", "the last receipt says false"),
+    (WITHOUT, "id", "2", "x402.payment.payload", "nothing"),
 ]
 """A message, a path in it and the value there; then what the finding is about, and what it saw."""
 
@@ -631,15 +579,13 @@ WRONG: list[tuple[Any, str, Any, str, str]] = [
 def test_what_can_be_wrong_in_each_kind(
     message: Any, path: str, value: Any, about: str, seen: str
 ) -> None:
-    said = changed_at(message, path, value)
-    done = decoded(json.dumps(said), "--json")
-    found = {each["about"]: each for each in json.loads(done.stdout)["findings"]}
+    said = json.dumps(changed_at(message, path, value))
+    found = findings(said)
     assert seen in found[about]["seen"], found
     assert found[about]["wanted"]
     assert found[about]["do"]
-    assert done.exit_code == any(each["stops"] for each in found.values())
-    shown = decoded(json.dumps(said)).stdout
-    assert ("Nothing is wrong" in shown) == (done.exit_code == 0)
+    stops = any(each["stops"] for each in found.values())
+    assert ("Nothing is wrong" in decoded(said).stdout) is not stops
 
 
 def changed_at(message: Any, path: str, value: Any) -> Any:
@@ -854,16 +800,6 @@ def test_a_stream_of_events_holds_the_answer_of_a_tool() -> None:
     assert decoded(head + stream).stdout.startswith("Message of MCP")
 
 
-def test_a_request_as_it_was_sent_holds_its_payment() -> None:
-    usdc = encode_payment(
-        msgspec.structs.replace(PAYER.authorize(WANTED, NOW)),
-        PAYER.sign(PAYER.authorize(WANTED, NOW), BASE_SEPOLIA.domain),
-        USDC_V2,
-    )
-    sent = f"GET /page HTTP/1.1\r\nHost: shop.example\r\nPAYMENT-SIGNATURE: {usdc}\r\n\r\n"
-    assert decoded(sent).stdout.startswith("Payment in x402 version 2, base64\n")
-
-
 @pytest.mark.parametrize(
     ("text", "told", "quoted"),
     [
@@ -877,11 +813,6 @@ def test_a_request_as_it_was_sent_holds_its_payment() -> None:
             'WWW-Authenticate: L402 macaroon="AGIA", invoice="lnbc1500n1"',
             "L402, which is paid over the Lightning network",
             "lnbc1500n1",
-        ),
-        (
-            'HTTP/1.1 402 Payment Required\r\n\r\n{"error":{"message":"Insufficient credits"}}',
-            "a bill without a way to pay",
-            "Insufficient credits",
         ),
         (
             "HTTP/1.1 402 Payment Required\r\n\r\n<h1>Top up</h1>",
@@ -898,7 +829,7 @@ def test_a_402_of_another_protocol_is_called_so(text: str, told: str, quoted: st
 
 
 def test_an_answer_of_a_node_is_an_error_of_json_rpc() -> None:
-    error = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "nonce too low"}}
+    error = rpc(error={"code": -32000, "message": "nonce too low"})
     done = decoded(json.dumps(error))
     assert done.exit_code == 0
     assert "Message of JSON-RPC, JSON: no payment is in it" in done.stdout
@@ -908,11 +839,6 @@ def test_an_answer_of_a_node_is_an_error_of_json_rpc() -> None:
 
 
 # --- what people paste ------------------------------------------------------------------
-
-
-def told(text: Any, *options: str) -> str:
-    """The output of decode, in one line."""
-    return " ".join(decoded(text if isinstance(text, str) else json.dumps(text)).stdout.split())
 
 
 @pytest.mark.parametrize(
@@ -972,27 +898,26 @@ def test_a_payment_of_mcp_under_another_key_is_named(key: str) -> None:
 
 
 def test_a_payment_of_a2a_under_another_key_is_named() -> None:
-    message = json.loads(json.dumps(SENT).replace("x402.payment.payload", "payment"))
-    found = findings(json.dumps(message))
+    found = findings(json.dumps(SENT).replace("x402.payment.payload", "payment"))
     (where,) = [each for each in found if each.endswith("metadata.payment")]
     assert found[where]["wanted"] == 'metadata["x402.payment.payload"]'
 
 
 @pytest.mark.parametrize(
-    "message",
+    "said",
     [
         {"error": {"code": -32603, "message": "Settlement failed: settle_exact_node_failure"}},
         {
             "result": {
                 "isError": True,
-                "content": [{"type": "text", "text": '{"error": "settle_exact_node_failure"}'}],
+                "content": [a_text('{"error": "settle_exact_node_failure"}')],
             }
         },
     ],
     ids=str,
 )
-def test_a_tools_error_has_its_word_read(message: Any) -> None:
-    found = findings(json.dumps({"jsonrpc": "2.0", "id": 1} | message))["error"]
+def test_a_tools_error_has_its_word_read(said: Any) -> None:
+    found = findings(json.dumps(rpc(**said)))["error"]
     assert found["seen"] == "settle_exact_node_failure"
     assert "may have moved" in found["do"]
 
@@ -1006,7 +931,7 @@ def test_a_message_inside_another_object_is_read() -> None:
 
 
 def test_a_receipt_of_mcp_in_another_place_is_named() -> None:
-    message = {"jsonrpc": "2.0", "id": 1, "result": {"content": [], "x402": {"receipt": RECEIPT}}}
+    message = rpc(result={"content": [], "x402": {"receipt": RECEIPT}})
     found = findings(json.dumps(message))["result.x402.receipt"]
     assert found["wanted"] == 'result._meta["x402/payment-response"]'
 
@@ -1052,20 +977,15 @@ def test_what_is_encoded_twice_is_read_and_named() -> None:
     assert findings(json.dumps(json.dumps(PAID_V2)))["encoding"]["wanted"] == "the object"
 
 
+X7 = to_base64({"challenge": {"id": "x7"}}).rstrip("=")
+
+
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("Authorization: Payment eyJjaGFsbGVuZ2UiOnsiaWQiOiJ4NyJ9fQ", "payment by the HTTP"),
-        ("Payment eyJjaGFsbGVuZ2UiOnsiaWQiOiJ4NyJ9fQ", "payment by the HTTP authentication"),
-        ("Payment-Receipt: eyJjaGFsbGVuZ2UiOnsiaWQiOiJ4NyJ9fQ", "receipt of the HTTP"),
-        (
-            "GET /a HTTP/1.1\r\nAuthorization: Payment eyJjaGFsbGVuZ2UiOnsiaWQiOiJ4NyJ9fQ\r\n\r\n",
-            "payment by",
-        ),
-        (
-            "HTTP/1.1 200 OK\r\nPayment-Receipt: eyJjaGFsbGVuZ2UiOnsiaWQiOiJ4NyJ9fQ\r\n\r\n{}",
-            "receipt of",
-        ),
+        (f"Payment {X7}", "payment by the HTTP authentication"),
+        (f"GET /a HTTP/1.1\r\nAuthorization: Payment {X7}\r\n\r\n", "payment by the HTTP"),
+        (f"HTTP/1.1 200 OK\r\nPayment-Receipt: {X7}\r\n\r\n{{}}", "receipt of the HTTP"),
         ("Authorization: L402 AGIA:00", "payment by L402"),
     ],
 )

@@ -96,7 +96,7 @@ def test_our_own_service_can_be_paid_by_all(server: LocalServer) -> None:
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
     assert lines[0] == f"POST {server.url}{QUOTE} answered 402"
-    assert lines[1].split() == " ".join(name for name, _ in COLUMNS).split()
+    assert lines[1].split() == " ".join(COLUMNS).split()
     to = server.info.pay_to
     terms = f"exact  cronos-testnet 0xc01e…C0e0 0.01 devUSDC.e {to[:6]}…{to[-4:]} 300 s"
     assert lines[2] == f"1  two steps {terms}"
@@ -212,6 +212,8 @@ UPTO = {"scheme": "upto"}
 BY_PERMIT2 = USDC_V2 | {"extra": {"assetTransferMethod": "permit2"}}
 SETTLES = {"facilitatorAddress": "0x7E5F4552091A69125d5DfCb7b8C2659029395Bdf"}
 TOLD = "the same, permit2=True"
+PAGE = b"<!doctype html><html><head><script>window.x402 = {}</script>" + b"<!-- x -->" * 230_000
+HTML = {"content-type": "text/html; charset=utf-8"}
 
 
 @pytest.mark.parametrize(
@@ -287,24 +289,21 @@ def test_an_offer_by_permit2_is_looked_at(extra: dict[str, str], about: str, see
 @pytest.mark.parametrize(
     ("reply", "about", "name"),
     [
-        (
-            Reply(402, {}, {"WWW-Authenticate": 'Payment id="x", method="tempo"'}),
-            "WWW-Authenticate",
-            "the HTTP authentication scheme Payment",
-        ),
-        (
-            Reply(402, b"", {"WWW-Authenticate": 'L402 macaroon="a", invoice="lnbc1"'}),
-            "WWW-Authenticate",
-            "L402",
-        ),
+        (Reply(402, b"", {"WWW-Authenticate": "L402"}), "WWW-Authenticate", "L402"),
         (Reply(402, {"error": {"message": "top up"}}), "body", "'error'"),
+        (Reply(402, {"accepts": []}), "body", "no x402Version"),
+        (Reply(402, {"x402Version": "1", "accepts": []}), "body", "x402Version '1'"),
+        (Reply(402, PAGE, HTML), "body", "the page that the x402 SDK sends to browsers"),
     ],
 )
-def test_a_402_of_another_protocol_is_called_so(reply: Reply, about: str, name: str) -> None:
+def test_what_is_no_402_that_a_client_knows_is_called_by_its_name(
+    reply: Reply, about: str, name: str
+) -> None:
     told = examined(reply)
     assert not told["ok"]
-    assert abouts(told) == [about]
-    assert name in told["findings"][0]["seen"]
+    first = told["findings"][0]
+    assert (first["about"], first["stops"]) == (about, True)
+    assert name in first["seen"]
 
 
 def test_no_place_to_pay_stops_two_steps_only() -> None:
@@ -343,17 +342,6 @@ def test_python_reads_seconds_that_are_a_text() -> None:
     for shop, (npm, python) in ((only_v1, V1), (only_v2, V2)):
         can_pay = payers(examined(partial(shop, maxTimeoutSeconds="300")))
         assert (can_pay[npm], can_pay[python]) == (False, True)
-
-
-def test_a_list_of_offers_without_a_version_is_told() -> None:
-    told = examined(Reply(402, {"accepts": []}))
-    assert ("body", "no x402Version") in {
-        (each["about"], each["seen"]) for each in told["findings"]
-    }
-    told = examined(Reply(402, {"x402Version": "1", "accepts": []}))
-    assert ("body", "x402Version '1'") in {
-        (each["about"], each["seen"]) for each in told["findings"]
-    }
 
 
 def test_version_2_in_the_body_lacks_its_header() -> None:
@@ -413,10 +401,6 @@ def test_no_odd_value_stops_the_examination() -> None:
 # --- what shops of other people answer --------------------------------------------------
 
 
-PAGE = b"<!doctype html><html><head><script>window.x402 = {}</script>" + b"<!-- x -->" * 230_000
-HTML = {"content-type": "text/html; charset=utf-8"}
-
-
 def paywall(asked: Asked) -> Reply:
     """A shop that sends browsers the SDK's page, 2.3 MB."""
     if "text/html" in asked.headers.get("accept", ""):
@@ -435,34 +419,18 @@ def test_the_page_for_browsers_beside_the_header_is_left() -> None:
     assert "body" not in abouts(examined(paywall))
 
 
-def test_a_page_without_a_header_is_called_so() -> None:
-    told = examined(Reply(402, PAGE, HTML))
-    assert not told["ok"]
-    (page,) = told["findings"]
-    assert "the page that the x402 SDK sends to browsers" in page["seen"]
-    assert page["stops"]
-
-
-def bare(asked: Asked) -> Reply:
-    return Reply(402, told_in(asked)[0]["accepts"][0])
-
-
-def unversioned(asked: Asked) -> Reply:
-    return Reply(402, {"accepts": [told_in(asked)[0]["accepts"][0]]})
-
-
-def v1_in_the_header(asked: Asked) -> Reply:
-    body, _ = told_in(asked)
-    return Reply(402, {}, in_header({"x402Version": 1, "accepts": [body["accepts"][0]]}))
-
-
 @pytest.mark.parametrize(
-    ("answer", "who"),
-    [(bare, []), (unversioned, ["x402 v1, npm"]), (v1_in_the_header, [])],
+    ("told", "who"),
+    [
+        (lambda offer: Reply(402, offer), []),
+        (lambda offer: Reply(402, {"accepts": [offer]}), ["x402 v1, npm"]),
+        (lambda offer: Reply(402, {}, in_header({"x402Version": 1, "accepts": [offer]})), []),
+    ],
+    ids=["bare", "unversioned", "version 1 in the header"],
 )
-def test_offers_in_another_place_are_read_by_whom_they_are(answer: Any, who: list[str]) -> None:
-    told = examined(answer)
-    assert [name for name, can_pay in payers(told).items() if can_pay] == who
+def test_offers_in_another_place_are_read_by_whom_they_are(told: Any, who: list[str]) -> None:
+    found = examined(lambda asked: told(told_in(asked)[0]["accepts"][0]))
+    assert [name for name, can_pay in payers(found).items() if can_pay] == who
 
 
 def test_of_a_network_that_only_the_offer_describes_doctor_and_pay_say_the_same() -> None:

@@ -54,6 +54,13 @@ def offer(on: Network = BASE_SEPOLIA, amount: Any = "10000", **changes: Any) -> 
     } | changes
 
 
+def in_two_steps(resource: str = "/page", **changes: Any) -> Reply:
+    """A 402 in two steps, on base-sepolia."""
+    wanted = offer(network="base-sepolia", resource=resource, description="x", **changes)
+    said = {"error": "pay", "message": "pay", "network": "base-sepolia", "paymentId": "pay_a"}
+    return Reply(402, said | {"paymentRequirements": wanted})
+
+
 def world(network: Network = BASE_SEPOLIA, ahead_s: float = 0, **changes: Any) -> dict[str, Any]:
     """The host's answer at /_sim/who."""
     token = {
@@ -219,9 +226,7 @@ def test_a_deposit_is_what_the_user_says() -> None:
     def shop(asked: Asked) -> Reply:
         if asked.path == "/api/pay":
             paid.append(asked.body)
-        wanted = offer(network="base-sepolia", maxAmountRequired=HUGE, resource=asked.path)
-        said = {"error": "pay", "message": "pay", "network": "base-sepolia", "paymentId": "pay_a"}
-        return Reply(402, said | {"paymentRequirements": wanted | {"description": "x"}})
+        return in_two_steps(asked.path, maxAmountRequired=HUGE)
 
     with serving(shop) as url:
         assert run(url + "/page", "--key", KEY, "--session", "--max", "0.10").exit_code == 2
@@ -241,18 +246,7 @@ def test_two_steps_and_version_1_are_signed_within_the_same_bounds(number: str) 
             )
         if asked.path == "/api/pay":
             paid.append(json.loads(asked.body)["paymentHeader"])
-        wanted = {
-            "scheme": "exact",
-            "network": "base-sepolia",
-            "maxAmountRequired": number,
-            "asset": checksum(BASE_SEPOLIA.asset),
-            "payTo": SHOP,
-            "resource": "/page",
-            "description": "",
-            "maxTimeoutSeconds": 2**31 - 1,
-        }
-        said = {"error": "pay", "message": "pay", "network": "base-sepolia", "paymentId": "pay_a"}
-        return Reply(402, said | {"paymentRequirements": wanted})
+        return in_two_steps(maxAmountRequired=number, maxTimeoutSeconds=2**31 - 1)
 
     with serving(shop) as url:
         PAYERS["pay"](url + "/page")
@@ -277,9 +271,7 @@ def test_a_story_at_a_url_signs_with_the_users_key_within_the_same_bounds(
         if asked.path == "/api/pay":
             got.append(json.loads(asked.body)["paymentHeader"])
             return Reply(500)
-        wanted = offer(network="base-sepolia", maxAmountRequired=price, resource=asked.path)
-        said = {"error": "pay", "message": "pay", "network": "base-sepolia", "paymentId": "pay_a"}
-        return Reply(402, said | {"paymentRequirements": wanted | {"description": "x"}})
+        return in_two_steps(asked.path, maxAmountRequired=price)
 
     async def story(live: LiveWorld) -> None:
         await (await live.payer("alice")).buy()

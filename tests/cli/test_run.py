@@ -246,7 +246,8 @@ def test_ctrl_c_stops_it_at_once(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=heed_sigint,
+        # so also if the tests run in the background of a shell
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as running:
         try:
             assert running.stdout.readline() == "begun\n"
@@ -255,11 +256,6 @@ def test_ctrl_c_stops_it_at_once(tmp_path: Path) -> None:
             assert "Traceback" not in running.stderr.read()
         finally:
             running.kill()
-
-
-def heed_sigint() -> None:
-    """Let a child process receive SIGINT even if the tests run in the background of a shell."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 # --- reports and the bar -------------------------------------------------------------

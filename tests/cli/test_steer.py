@@ -1,7 +1,6 @@
 """The commands that steer a running `serve`, and count its payments."""
 
 import json
-from collections.abc import Iterator
 from functools import partial
 
 import httpx
@@ -11,12 +10,6 @@ from tests.cli.runner import assert_misuse, run
 from x402sim import LocalServer, PaymentAuth, PaymentFailed, Wallet
 
 PATH = "/api/perp/market"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LocalServer]:
-    with LocalServer() as server:
-        yield server
 
 
 def test_faults_time_and_blocks(server: LocalServer) -> None:

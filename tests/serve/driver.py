@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ import msgspec
 
 from tests.fork_server import Forked
 from x402sim import Wallet
+from x402sim.clock import stopwatch
 from x402sim.payer.core import proofs, settlement
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
@@ -342,6 +344,14 @@ def header(
     network = NETWORKS[requirements["network"]]
     wanted = msgspec.convert(requirements, PaymentRequirements)
     return wallet.payment_header(wanted, now_s, network=network)
+
+
+def until(is_so: Callable[[], object]) -> None:
+    """Wait until something is so."""
+    waited = stopwatch()
+    while not is_so():
+        assert waited() < READY_S
+        time.sleep(0.02)
 
 
 def in_parallel(*jobs: Any) -> list[Any]:

@@ -2,22 +2,14 @@
 
 import json
 import time
-from collections.abc import Callable
 
+from tests.serve.driver import until
 from x402sim import LocalServer, Settings
-from x402sim.clock import Clock, stopwatch
+from x402sim.clock import Clock
 from x402sim.service import background
 from x402sim.serving.log import Form
 
 BACK_S = 10_800
-PATIENCE_S = 30
-
-
-def wait_until(is_so: Callable[[], object]) -> None:
-    waited = stopwatch()
-    while not is_so():
-        assert waited() < PATIENCE_S
-        time.sleep(0.02)
 
 
 def test_blocks_and_background_work_go_on_and_it_is_told(monkeypatch) -> None:
@@ -29,11 +21,11 @@ def test_blocks_and_background_work_go_on_and_it_is_told(monkeypatch) -> None:
     run = background.indexer.run
     monkeypatch.setattr(background.indexer, "run", lambda it: rounds.append(1) or run(it))
     with server:
-        wait_until(lambda: rounds)
+        until(lambda: rounds)
         ahead, height, count = -BACK_S, server.parts.chain.machine.state.height, len(rounds)
-        wait_until(lambda: server.parts.chain.machine.state.height > height + 2)
-        wait_until(lambda: len(rounds) > count + 2)
-        wait_until(lambda: any(b"the system's clock" in line for line in lines))
+        until(lambda: server.parts.chain.machine.state.height > height + 2)
+        until(lambda: len(rounds) > count + 2)
+        until(lambda: any(b"the system's clock" in line for line in lines))
         (note,) = [each for each in server.journal if each.event.__class__.__name__ == "Note"]
     assert note.event.data == {"seconds": -BACK_S}
     (line,) = [json.loads(line) for line in lines if b"the system's clock" in line]

@@ -4,16 +4,15 @@ import json
 from functools import partial
 
 import pytest
-from msgspec import to_builtins
 from msgspec.structs import fields
 
 from tests.serve.driver import PAY, in_parallel, refusal
 from tests.serve.hosted import hosted, status_and_text
+from tests.serve.paying import asked_of_facilitator
 from x402sim import Wallet
 from x402sim.backends import FacilitatorSettings
-from x402sim.protocol.header import authorization_of
+from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.refusals import RequestError
-from x402sim.protocol.x402 import exact_payload
 from x402sim.serving.control.app import ACTIONS
 from x402sim.serving.control.messages import State
 
@@ -92,7 +91,8 @@ def test_a_snapshot_brings_everything_back(server):
     assert server.transfers() == moves
     assert payer.session(session_id) == session
     assert payer.quote(unpaid["paymentId"]).status_code == 402
-    assert _is_unknown(server, unpaid)
+    answer = server.http.get(f"/api/payments/{unpaid['paymentId']}")
+    assert refusal(answer) == status_and_text(RequestError.UNKNOWN_PAYMENT)
     assert payer.quote(kept).status_code == 200
     back = server.state()
     for name in ("rows", "chain", "cachedEntitlements", "pendingPayments", "snapshots"):
@@ -135,7 +135,7 @@ def test_reset_begins_again_and_the_file_keeps_it(tmp_path):
         assert payer.balance == 0
         assert payer.quote(paid).status_code == 402
         assert payer.quote(session_id=session_id).status_code == 402
-        assert _reputation(server) == 0
+        assert server.http.get("/api/agents").json()["agents"][0]["reputation"] == 0
         server.account().paid()
         server.assert_money_is_conserved()
         chain = server.state()["chain"]
@@ -145,28 +145,14 @@ def test_reset_begins_again_and_the_file_keeps_it(tmp_path):
         assert server.state()["rows"]["payments"] == 1
 
 
-def in_one_step(server, version):
-    """Return the body of settle for a new payment of the standard."""
-    required = server.http.get("/api/perp/market").json()
-    payer, wanted = server.account(), required["accepts"][0]
-    auth, signature = authorization_of(payer.sign(required["paymentRequirements"]))
-    payload = to_builtins(exact_payload(auth, signature))
-    if version == 2:
-        wanted = {**wanted, "amount": wanted["maxAmountRequired"], "network": "eip155:338"}
-        payment = {"accepted": wanted, "payload": payload}
-    else:
-        payment = {"scheme": "exact", "network": wanted["network"], "payload": payload}
-    payment["x402Version"] = version
-    return {"x402Version": version, "paymentPayload": payment, "paymentRequirements": wanted}
-
-
 def settle(server, body):
     return server.http.post("/facilitator/settle", json=body).json()
 
 
 def pending_then_settled(server, version):
     server.sim("mining", automine=False)
-    body = in_one_step(server, version)
+    wallet = server.account().wallet
+    body = asked_of_facilitator(wallet, TESTNET, server.now_s(), version)
     pending = settle(server, body)
     assert pending == settle(server, body)
     assert (pending["success"], pending["errorReason"]) == (False, "settlement_pending")
@@ -259,15 +245,6 @@ def test_the_example_of_a_fault_strikes_a_settlement(server):
     assert server.http.get("/_sim/faults").json()[0]["path"] == "/settle"
     server.account().paid()
     assert server.http.get("/_sim/faults").json() == []
-
-
-def _is_unknown(server, asked):
-    answer = server.http.get(f"/api/payments/{asked['paymentId']}")
-    return refusal(answer) == status_and_text(RequestError.UNKNOWN_PAYMENT)
-
-
-def _reputation(server):
-    return server.http.get("/api/agents").json()["agents"][0]["reputation"]
 
 
 def test_faucet_money_is_mined_immediately_with_any_block_time():

@@ -48,7 +48,7 @@ class Scene:
 
     def __init__(self, hasty: Running, local: LocalServer, patch: pytest.MonkeyPatch) -> None:
         self.hasty, self.local, self.patch = hasty, local, patch
-        self.nonces = dict[str, int]()
+        self.nonces = dict[int, int]()
 
     def shrink(self, where: str, name: str, most: int) -> int:
         assert hasattr(limits, name)
@@ -71,16 +71,19 @@ class Scene:
 
     def send(self, number: int = 0, size: int = 0, gap: int = 0) -> str:
         """Send a transaction; return the mempool's error, or "" if admitted."""
-        wallet = self.local.wallets[number]
-        nonce = self.nonces.setdefault(wallet.address, 0)
+        nonce = self.nonces.setdefault(number, 0)
+        found = self.rpc("eth_sendRawTransaction", self.signed(number, nonce + gap, size))
+        if "error" not in found and not gap:
+            self.nonces[number] = nonce + 1
+        return found.get("error", {}).get("message", "")
+
+    def signed(self, number: int, nonce: int, size: int = 0) -> str:
+        """Return a signed transaction in hex."""
         fields = {"type": 2, "maxFeePerGas": 10**13, "maxPriorityFeePerGas": 0, "value": 0}
         fields |= {"to": checksum(b"\x33" * 20), "gas": 21_000 + 40 * size, "data": bytes(size)}
-        fields |= {"nonce": nonce + gap, "chainId": self.local.network.chain_id}
-        raw = to_hex(Account.sign_transaction(fields, wallet.private_key).raw_transaction)
-        found = self.rpc("eth_sendRawTransaction", raw)
-        if "error" not in found and not gap:
-            self.nonces[wallet.address] = nonce + 1
-        return found.get("error", {}).get("message", "")
+        fields |= {"nonce": nonce, "chainId": self.local.network.chain_id}
+        key = self.local.wallets[number].private_key
+        return to_hex(Account.sign_transaction(fields, key).raw_transaction)
 
 
 @pytest.fixture(scope="module")
@@ -204,21 +207,11 @@ def _(scene: Scene) -> str:
 @attack("requests of a WebSocket in work")
 def _(scene: Scene) -> str:
     with talking(scene.local.rpc_url) as to:
-        raws = [_raw(scene, nonce) for nonce in range(limits.MAX_AT_ONCE)]
-        for raw in raws:
-            to.send("eth_sendRawTransactionSync", raw, 1000)
+        for nonce in range(limits.MAX_AT_ONCE):
+            to.send("eth_sendRawTransactionSync", scene.signed(0, nonce), 1000)
         to.send("eth_chainId")
         assert to.read()["error"]["code"] == 4  # no receipt in time
     return "the rest stays unread"
-
-
-def _raw(scene: Scene, nonce: int) -> str:
-    fields = {"type": 2, "maxFeePerGas": 10**13, "maxPriorityFeePerGas": 0, "value": 0}
-    fields |= {"to": checksum(b"\x33" * 20), "gas": 21_000, "nonce": nonce}
-    fields |= {"chainId": scene.local.network.chain_id}
-    return to_hex(
-        Account.sign_transaction(fields, scene.local.wallets[0].private_key).raw_transaction
-    )
 
 
 @attack("requests of all connections, beyond 16 KiB each")

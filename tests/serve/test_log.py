@@ -26,22 +26,13 @@ MASKS = (
     (r"\d\d:\d\d:\d\d ", "12:00:00 "),
     (r" +\d+ ms", "      1 ms"),
     (r"pay_[\w-]{6}…", "pay_abcdef…"),
-    (r"session_[\w-]{2,6}…", "session_abcdef…"),
-    (r"pay_[\w-]{20,}", "pay_whole"),
     (r", 0x[0-9a-f]{4}…[0-9a-f]{4}$", ", 0x1234…abcd"),
-    (r"1[78]\d{8}", "1795400761"),
-    (r"20\d\d-\d\d-\d\d(\s+)[\d:]{8}(\s+)UTC", r"2026-01-01\g<1>12:00:00\g<2>UTC"),
-    (r"20\d\d-\d\d-\d\dT[\d:]{8}Z", "2026-01-01T12:00:00Z"),
-)
-ADDRESSES = (
-    (POOR.address, "0x" + "2" * 40),
-    (r"0x(?!2{40})[0-9a-fA-F]{40}", "0x" + "1" * 40),
 )
 
 
 def masked(text: str) -> str:
     """Return a log with one time, one duration, one id and one hash for all."""
-    for pattern, mask in (*MASKS, *ADDRESSES):
+    for pattern, mask in MASKS:
         text = re.sub(pattern, mask, text, flags=re.MULTILINE)
     return text
 

@@ -2,8 +2,7 @@
 
 import asyncio
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.serve.test_selling import Shop, plain, shop
+from tests.serve.driver import until
+from tests.serve.paying import approve
+from tests.serve.test_selling import Shop, earned, plain, shop
 from x402sim import Fault, LocalServer, PaymentAuth
 from x402sim.events import AuthorizationConsumed, UsageSettled
-from x402sim.protocol import abi
-from x402sim.protocol.crypto import checksum, to_hex
-from x402sim.protocol.permit2 import PERMIT2
 from x402sim.report.reading import Reading
 from x402sim.report.trace import lines
 from x402sim.service.sources import behind
@@ -24,31 +22,10 @@ from x402sim.service.sources import behind
 USED = 12_300
 
 
-def approve(server: LocalServer) -> None:
-    call = {
-        "from": server.wallets[0].address,
-        "to": checksum(server.network.asset),
-        "data": to_hex(abi.approve(PERMIT2, 10**6)),
-    }
-    sent = {"jsonrpc": "2.0", "id": 1, "method": "eth_sendTransaction", "params": [call]}
-    assert "result" in httpx.post(server.rpc_url, json=sent).json()
-
-
 def auth(server: LocalServer) -> PaymentAuth:
     return PaymentAuth(
         server.wallets[0], max_amount="1", clock=server.clock, permit2=True, network=server.network
     )
-
-
-def earned(server: LocalServer) -> int:
-    return server.balance(str(server.info.pay_to))
-
-
-def await_true(what: Callable[[], bool]) -> None:
-    ends_s = time.monotonic() + 10
-    while not what():
-        assert time.monotonic() < ends_s
-        time.sleep(0.01)
 
 
 class Chat:
@@ -106,7 +83,7 @@ def test_a_lost_settlement_is_neither_repeated_nor_forgotten(
                 return http.get("/chat").text == "hello"
             return False
 
-        await_true(is_served)
+        until(is_served)
     assert (earned(server), chat.works, payer.signed_base) == (USED, 1, 50_000)
     assert len(server.transfers()) == 1
 
@@ -121,7 +98,7 @@ def test_who_hangs_up_within_the_work_pays_and_gets_the_answer_later(
         http.get("/chat")
     assert (chat.works, earned(server)) == (1, 0)
     chat.may_end.set()
-    await_true(lambda: earned(server) == USED)
+    until(lambda: earned(server) == USED)
     with plain(server, auth=payer) as http:
         assert http.get("/chat").text == "hello"
     assert (earned(server), chat.works, payer.signed_base) == (USED, 1, 50_000)
@@ -138,7 +115,7 @@ def test_what_is_owed_is_settled_after_a_restart(tmp_path: Path) -> None:
             assert http.get("/chat").json()["error"] == "Settlement pending"
         assert earned(server) == 0
     with LocalServer(file=file, sells=sells) as server:
-        await_true(lambda: earned(server) == USED)
+        until(lambda: earned(server) == USED)
     assert chat.works == 1
 
 

@@ -10,7 +10,7 @@ from hashlib import sha256
 from html import unescape
 from importlib.resources import files
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from tests.cli.runner import run
-from tests.serve.driver import PAY, QUOTE, SESSIONS, Server, started
+from tests.serve.driver import PAY, QUOTE, SESSIONS, Server, started, until
 from tests.serve.hosted import hosted
 from x402sim import Journal, LocalServer, PaymentAuth, Settings, World
 from x402sim.clock import Clock
@@ -328,7 +328,4 @@ def test_a_reset_can_give_the_time_back_and_timers_go_on() -> None:
         server.http.post("/_sim/reset", json={"clock": True})
         assert server.state()["clockAdvancedSeconds"] == 0
         server.account(0).paid()
-        ends = monotonic() + 8
-        while not any(each["event"] == "payment indexed" for each in server.journal()):
-            assert monotonic() < ends
-            sleep(0.1)
+        until(lambda: any(it["event"] == "payment indexed" for it in server.journal()))

@@ -1,39 +1,18 @@
 """The page beside a shop that is not ours: what its facilitator sees of a payment, and no more."""
 
-import json
-from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.serve.browser import Browser
 from tests.serve.driver import Payer, Server, started
+from tests.serve.paying import URL, asked_of_facilitator
 from x402sim import BASE_SEPOLIA
-from x402sim.payer.signing import choose, sign
-from x402sim.protocol.messages import decode
-from x402sim.protocol.x402 import RequiredV1, RequiredV2
+from x402sim.protocol.x402 import Version
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]  # npm installs Chromium, of 65 MB
 
-URL = "http://127.0.0.1:8000/weather"
-SHOP = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
-TERMS = {
-    "scheme": "exact",
-    "asset": "0x036CbD53842c5426634e7929541eC2318f3dCF7e",
-    "payTo": SHOP,
-    "maxTimeoutSeconds": 300,
-    "extra": {"name": "USDC", "version": "2"},
-}
-V1 = {
-    "network": "base-sepolia",
-    "maxAmountRequired": "10000",
-    "resource": URL,
-    "description": "The weather",
-    **TERMS,
-}
-V2 = {"network": "eip155:84532", "amount": "10000", **TERMS}
 STEPS = "return page.$$eval('.lane:first-of-type .step', (all) => all.map((it) => it.innerText))"
 
 
@@ -43,15 +22,8 @@ def server() -> Iterator[Server]:
         yield running
 
 
-def asked_of(server: Server, payer: Payer, version: int = 2, **wrong: Any) -> dict[str, Any]:
-    """Return what a shop sends to its facilitator for a payment of this payer."""
-    kind, terms = (RequiredV1, V1) if version == 1 else (RequiredV2, V2)
-    said = {"x402Version": version, "accepts": [terms], "resource": {"url": URL}}
-    required = decode(msgspec.json.encode(said), kind)
-    offer = choose(required, BASE_SEPOLIA)
-    _, header = sign(offer, payer.wallet, BASE_SEPOLIA, server.now_s(), changes=wrong)
-    payment = json.loads(b64decode(header))
-    return {"x402Version": version, "paymentPayload": payment, "paymentRequirements": terms}
+def asked_of(server: Server, payer: Payer, version: Version = 2, **wrong: Any) -> dict[str, Any]:
+    return asked_of_facilitator(payer.wallet, BASE_SEPOLIA, server.now_s(), version, **wrong)
 
 
 def sold(server: Server, asked: dict[str, Any], *steps: str) -> Any:
@@ -61,7 +33,7 @@ def sold(server: Server, asked: dict[str, Any], *steps: str) -> Any:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_its_payment_is_named_and_has_the_steps_that_can_be_seen(
-    browser: Browser, server: Server, version: int
+    browser: Browser, server: Server, version: Version
 ) -> None:
     browser.open(f"{server.ready['control']}/ui")
     settled = sold(server, asked_of(server, server.account(1), version), "verify", "settle")

@@ -6,15 +6,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.serve.browser import AXE, EACH_LANE, Browser, picture, saved_run
-from tests.serve.driver import Running, Server, command, environment, started
-from tests.serve.test_page_browser import copied
+from tests.serve.driver import Running, Server, command, environment, started, until
+from tests.serve.test_page_browser import NO_SEARCH, copied
 from tests.watch.said import (
     ALICE,
     NOW_S,
@@ -66,7 +65,7 @@ def test_each_payment_of_a_shop_is_a_lane_and_can_be_copied(
             },
         )
         try:
-            _until_it_listens(port)
+            until(lambda: _listens(port))
             browser.do("setViewport", {"width": 1400, "height": 900})
             browser.open(ready["page"], "watching")
             for args in ([], ["--wrong", "amount"]):
@@ -176,22 +175,19 @@ def test_a_lane_says_what_the_log_says(browser: Browser, tmp_path: Path) -> None
             "402, without a reason",
             "nonce_already_used",
         ]
-        (odd,) = browser.run(
-            "return page.$$eval('.badge.charged', (all) => all.map((it) => getComputedStyle(it).color))"
+        colour = "(all) => all.map((it) => getComputedStyle(it).color)"
+        odd, good = (
+            browser.run(f"return page.$$eval('.badge.{each}', {colour})")
+            for each in ("charged", "served")
         )
-        (good,) = browser.run(
-            "return page.$$eval('.badge.served', (all) => all.map((it) => getComputedStyle(it).color))"
-        )
-        assert odd != good
+        assert (len(odd), len(good), odd != good) == (1, 1, True)
         curls = copied(browser, "curl").values()
         assert len(curls) >= 5  # equal ones are one
         assert all(" 'https://shop/" in each for each in curls), curls
         for search, count in SEARCHES.items():
             browser.do("type", "#search", search)
             browser.sees("#count", f"{count} of 5")
-            browser.run(
-                "await page.$eval('#search', (it) => { it.value = ''; it.dispatchEvent(new Event('input')); })"
-            )
+            browser.run(f"await {NO_SEARCH}")
         browser.do("click", ".lane:has(.badge.served)")
         browser.do("click", "#detail button[title^=Until]")
         browser.sees("#count", "4 of 5")
@@ -203,13 +199,6 @@ def test_a_lane_says_what_the_log_says(browser: Browser, tmp_path: Path) -> None
         browser.sees("#state", "watch --rpc URL")
 
 
-def _until_it_listens(port: int) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except ConnectionRefusedError:
-            time.sleep(0.05)
-        else:
-            return
-    raise AssertionError("the shop did not start")
+def _listens(port: int) -> bool:
+    with socket.socket() as to:
+        return to.connect_ex(("127.0.0.1", port)) == 0

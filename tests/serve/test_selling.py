@@ -367,17 +367,6 @@ def test_misuse(words: list[str], says: str) -> None:
     assert_misuse(run("serve", "--port", 0, *words), says)
 
 
-def test_options_make_one_list(tmp_path: Path) -> None:
-    file = tmp_path / "a.txt"
-    file.write_text("a")
-    document = tmp_path / "api.json"
-    document.write_text('{"paths": {"/b": {"get": {"x-price": "1", "responses": {}}}}}')
-    goods = selling.goods(["/a 1"], [file], document, "http://127.0.0.1:1", ["/c 1"])
-    assert [(each.name, each.price) for each in goods] == [
-        *(("GET /a", "1"), ("GET /b", "1"), ("/c", "1"), ("/*", None)),
-    ]
-
-
 def test_the_lines_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each `serve` line makes its goods, `pay` is served, and the files are read."""
     page = (Path(x402sim.__file__).parent / "guide" / "selling.md").read_text(encoding="utf-8")

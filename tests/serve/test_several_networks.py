@@ -1,6 +1,5 @@
 """A server on several networks: each has a chain and a token, and one facilitator settles on all."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,17 +8,14 @@ import pytest
 
 from tests.serve.driver import Server
 from tests.serve.hosted import hosted
-from tests.strategies import requirements
+from tests.serve.paying import SHOP, asked_of_facilitator
 from x402sim import LocalServer, World
 from x402sim.events import Transfer
 from x402sim.protocol import x402
-from x402sim.protocol.crypto import checksum, parse_address
-from x402sim.protocol.messages import encode
 from x402sim.protocol.networks import NETWORKS
 from x402sim.report.money import balances as balances_of, transactions, transfers
 
 FIRST, SECOND = NETWORKS["base-sepolia"], NETWORKS["base"]
-MERCHANT = "0x" + "77" * 20
 PRICE = 10_000
 
 
@@ -34,18 +30,8 @@ def server() -> Iterator[Server]:
 
 
 def settle(server: Server, name: str, version: x402.Version = 2) -> dict[str, Any]:
-    network, wallet, now_s = NETWORKS[name], server.account().wallet, server.now_s()
-    asked = requirements(network=name, pay_to=MERCHANT, asset=checksum(network.asset))
-    wanted: x402.AnyRequirements = x402.requirements_v2(asked, network)
-    if version == 1:
-        wanted = x402.requirements_v1(asked, network, url="http://shop.test/")
-    auth = wallet.authorize(asked, now_s)
-    payment = x402.encode_payment(auth, wallet.sign(auth, network.domain), wanted)
-    body = {
-        "x402Version": version,
-        "paymentPayload": json.loads(x402.from_base64(payment)),
-        "paymentRequirements": json.loads(encode(wanted)),
-    }
+    wallet = server.account().wallet
+    body = asked_of_facilitator(wallet, NETWORKS[name], server.now_s(), version)
     answer: dict[str, Any] = server.http.post("/facilitator/settle", json=body).json()
     return answer
 
@@ -53,8 +39,7 @@ def settle(server: Server, name: str, version: x402.Version = 2) -> dict[str, An
 def balances(server: Server) -> list[str]:
     """Return what the merchant has on each network."""
     return [
-        server.sim(f"balances?network={each.name}", accounts=[MERCHANT])[0]
-        for each in (FIRST, SECOND)
+        server.sim(f"balances?network={each.name}", accounts=[SHOP])[0] for each in (FIRST, SECOND)
     ]
 
 
@@ -94,7 +79,7 @@ def test_what_happens_on_a_further_chain_carries_its_network() -> None:
         told = [entry.event for entry in journal if isinstance(entry.event, Transfer)]
         assert [each.actor for each in told[-2:]] == ["chain base", "chain"]
     moved = transfers(journal)
-    paid = moved[moved["to_address"] == checksum(parse_address(MERCHANT))]
+    paid = moved[moved["to_address"] == SHOP]
     assert list(paid["network"].astype("string").fillna("the first")) == ["base", "the first"]
     held = balances_of(journal).query("party == @paid['to'].iloc[0]")
     assert list(held["balance_base"]) == [PRICE, PRICE]

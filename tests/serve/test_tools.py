@@ -167,16 +167,13 @@ def test_messages_that_are_no_calls(server: LocalServer) -> None:
     assert rpc(server, "notifications/initialized", None).status_code == 202
     assert rpc(server, "resources/list").json()["error"]["code"] == -32601
     unknown = rpc(server, "tools/call", name="other").json()["error"]
-    assert unknown == {
-        "code": -32602,
-        "message": "there is no tool 'other'; there are market, quote",
-    }
+    told = "there is no tool 'other'; there are market, quote"
+    assert unknown == {"code": -32602, "message": told}
     assert rpc(server, "tools/call", name=["market"]).json()["error"]["code"] == -32602
     assert called(server, "quote", None)["isError"] is True
     for params in ({"_meta": 1}, {"_meta": {"x402/payment": {"resource": 1}}}, {"arguments": [1]}):
-        assert (
-            rpc(server, "tools/call", name="market", **params).json()["result"]["isError"] is True
-        )
+        odd = rpc(server, "tools/call", name="market", **params).json()["result"]
+        assert odd["isError"] is True
     assert httpx.get(f"{server.url}/mcp").status_code == 405
     for body in (b"", b"[]", b"{}", b"[" * 10**5):
         assert httpx.post(f"{server.url}/mcp", content=body).status_code == 400

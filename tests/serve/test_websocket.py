@@ -110,9 +110,9 @@ def test_pages_and_other_paths_get_no_websocket(local: LocalServer) -> None:
     assert status(local.rpc_url + "/nothing") in (403, 404)
 
 
-def raw(local: LocalServer) -> socket.socket:
+def raw(rpc_url: str) -> socket.socket:
     """Return a socket behind a handshake."""
-    url = httpx.URL(local.rpc_url)
+    url = httpx.URL(rpc_url)
     made = socket.create_connection((url.host, url.port or 80), timeout=PATIENCE_S)
     made.sendall(
         f"GET {url.path} HTTP/1.1\r\nHost: {url.netloc.decode()}\r\nConnection: Upgrade\r\n"
@@ -143,7 +143,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_frames_that_break_the_rules_end_the_connection(local: LocalServer, name: str) -> None:
     frames, code = HOSTILE[name]
-    with raw(local) as to:
+    with raw(local.rpc_url) as to:
         to.sendall(frames)
         assert to.recv(65536)[:4][2:] == code.to_bytes(2)
         assert to.recv(65536) == b""
@@ -151,7 +151,7 @@ def test_frames_that_break_the_rules_end_the_connection(local: LocalServer, name
 
 def test_random_frames_never_break_the_server(local: LocalServer) -> None:
     for seed in range(20):
-        with raw(local) as to:
+        with raw(local.rpc_url) as to:
             to.sendall(os.urandom(2000 + seed))
             to.shutdown(socket.SHUT_WR)
             while to.recv(65536):
@@ -164,7 +164,7 @@ def test_a_silent_client_is_asked_and_cut_off(
     local: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(websocket, "ALIVE_S", 0.2)
-    with raw(local) as to:
+    with raw(local.rpc_url) as to:
         assert to.recv(65536) == b"\x89\x00"
         with suppress(ConnectionResetError):
             assert to.recv(65536) == b""
@@ -176,7 +176,7 @@ def test_a_silent_client_is_asked_and_cut_off(
 
 @pytest.mark.skipif(not IS_MEASURABLE, reason="the memory of a process cannot be read here")
 def test_a_client_that_does_not_read_costs_nothing_more() -> None:
-    with Server("--seed", "1") as server, connect_raw(server) as to:
+    with Server("--seed", "1") as server, raw(server.ready["rpc"]) as to:
         asked = {"jsonrpc": "2.0", "id": 1, "method": "eth_subscribe", "params": ["newHeads"]}
         to.sendall(text(json.dumps(asked).encode()) * MAX_SUBSCRIPTIONS)
         server.rpc("anvil_mine", hex(1000))
@@ -203,15 +203,6 @@ def flood(to: socket.socket, frame: bytes) -> None:
             return
 
 
-@contextmanager
-def connect_raw(server: Server) -> Iterator[socket.socket]:
-    class Local:
-        rpc_url = server.ready["rpc"]
-
-    with raw(Local()) as to:  # type: ignore[arg-type]
-        yield to
-
-
 def test_a_server_that_stops_says_so() -> None:
     with LocalServer(seed=2) as server, talking(server.rpc_url) as to:
         assert "result" in to.ask("eth_chainId")
@@ -232,7 +223,7 @@ FLOODS = {"pings": (b"", b"\x89\x80" + MASK), "empty fragments": (BEGUN, b"\x00\
 @pytest.mark.parametrize("name", FLOODS)
 def test_a_flood_of_frames_leaves_the_others_their_turns(name: str) -> None:
     begin, frame = FLOODS[name]
-    with Server("--seed", "1") as server, connect_raw(server) as to:
+    with Server("--seed", "1") as server, raw(server.ready["rpc"]) as to:
         url = server.ready["service"] + "/healthz"
         usual_s = slowest(url, 20)
         held = resident_bytes(server.process.pid) if IS_MEASURABLE else 0

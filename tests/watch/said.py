@@ -4,10 +4,11 @@ import base64
 import json
 from typing import Any
 
+from msgspec import convert
+
 from x402sim import Wallet
 from x402sim.clock import Clock
 from x402sim.payer.signing import choose, sign
-from x402sim.protocol.messages import decode
 from x402sim.protocol.networks import BASE, BASE_SEPOLIA, Network
 from x402sim.protocol.x402 import RequiredV1, RequiredV2
 from x402sim.watch.proxy import Exchange, Kept
@@ -39,9 +40,11 @@ def required(network: Network = BASE_SEPOLIA, url: str = "https://shop/w") -> di
     return {"x402Version": 2, "error": "pay", "resource": {"url": url}, "accepts": [terms(network)]}
 
 
-def signed(now_s: int, network: Network = BASE_SEPOLIA, **wrong: Any) -> str:
-    """Return the header of a payment of version 2."""
-    offer = choose(decode(json.dumps(required(network)).encode(), RequiredV2), network)
+def signed(now_s: int, network: Network = BASE_SEPOLIA, said: Any = None, **wrong: Any) -> str:
+    """Return the header of a payment for a 402, by default of version 2."""
+    said = said or required(network)
+    asked = convert(said, RequiredV1 if said["x402Version"] == 1 else RequiredV2)
+    offer = choose(asked, network, permit2=True)
     _, header = sign(offer, ALICE, network, now_s, changes=wrong)
     return header
 
@@ -56,9 +59,7 @@ def signed_v1(now_s: int) -> tuple[dict[str, Any], str]:
     }
     del offer["amount"]
     said = {"x402Version": 1, "error": "pay", "accepts": [offer]}
-    chosen = choose(decode(json.dumps(said).encode(), RequiredV1), BASE_SEPOLIA)
-    _, header = sign(chosen, ALICE, BASE_SEPOLIA, now_s)
-    return said, header
+    return said, signed(now_s, said=said)
 
 
 def settled(network: Network = BASE_SEPOLIA, **fields: Any) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from x402sim.backends import Schedule
 from x402sim.events import (
     AnswerReceived,
     Begin,
+    End,
     FaultPeriodEnded,
     NoAnswer,
     Note,
@@ -39,10 +40,7 @@ from x402sim.events import (
     RequestSent,
 )
 from x402sim.journal import Journal
-from x402sim.payer.signing import choose, sign
-from x402sim.protocol.messages import decode
 from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS
-from x402sim.protocol.x402 import RequiredV2
 from x402sim.report.diff import describe
 from x402sim.report.reading import end_of_recording
 from x402sim.report.run import Run, RunFailed
@@ -52,38 +50,15 @@ from x402sim.watch.messages import HIDDEN, digest, hidden_body, hidden_message
 from x402sim.watch.proxy import MAX_BODY, Exchange
 from x402sim.watch.recorder import Recorder, Seen, line_of
 
+NAMES = (
+    *("accepts", "accepted", "network", "payload", "signature", "x402Version", "success", "amount"),
+    *("paymentPayload", "paymentHeader", "paymentRequirements", "method", "params", "extra"),
+    *("result", "error", "isError", "structuredContent", "_meta", "transaction"),
+)
 ODD_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    "accepts",
-                    "accepted",
-                    "network",
-                    "payload",
-                    "signature",
-                    "x402Version",
-                    "success",
-                    "paymentPayload",
-                    "paymentHeader",
-                    "paymentRequirements",
-                    "method",
-                    "params",
-                    "extra",
-                    "result",
-                    "error",
-                    "isError",
-                    "structuredContent",
-                    "_meta",
-                    "transaction",
-                    "amount",
-                ]
-            ),
-            inner,
-            max_size=5,
-        )
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=5)
     ),
     max_leaves=12,
 )
@@ -91,6 +66,9 @@ ODD_JSON = st.recursive(
 ODD = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=12) | ODD_JSON.map(
     packed
 )
+
+
+REFUSE = (Fault(victim="service", does="refuse", times=None),)
 
 
 class Watch:
@@ -121,12 +99,25 @@ class Watch:
         return self.journal.ndjson().decode()
 
 
+def message_of(header: str) -> dict[str, Any]:
+    return json.loads(base64.b64decode(header))
+
+
 def nonce_of(header: str) -> str:
-    return json.loads(base64.b64decode(header))["payload"]["authorization"]["nonce"]
+    return message_of(header)["payload"]["authorization"]["nonce"]
 
 
 def signature_of(header: str) -> str:
-    return json.loads(base64.b64decode(header))["payload"]["signature"]
+    return message_of(header)["payload"]["signature"]
+
+
+def asked(
+    header: str, path: str, answer: Any, network=BASE_SEPOLIA, number: int = 90, wanted: Any = None
+) -> Exchange:
+    """Return an exchange of a shop with its facilitator."""
+    parts = {"paymentPayload": message_of(header), "paymentRequirements": wanted or terms(network)}
+    body = {"x402Version": 2, **parts}
+    return exchange(number, target=path, method="POST", body=body, answer=answer)
 
 
 def test_a_payment_is_recorded_whole():
@@ -164,28 +155,19 @@ def test_a_payment_by_permit2_is_recorded_with_what_was_signed_and_used(network)
     watch, payer = Watch(allow_mainnet=True), {"facilitatorAddress": ALICE.address}
     offered = terms(network) | {"scheme": "upto", "extra": payer}
     said = required(network) | {"accepts": [offered]}
-    chosen = choose(decode(json.dumps(said).encode(), RequiredV2), network, permit2=True)
-    _, header = sign(chosen, ALICE, network, NOW_S)
-    asked = {
-        "x402Version": 2,
-        "paymentPayload": json.loads(base64.b64decode(header)),
-        "paymentRequirements": offered | {"amount": "1500"},
-    }
-    settles = exchange(
-        2, target="/settle", method="POST", body=asked, answer=settled(network, amount="1500")
-    )
+    header = signed(NOW_S, network, said)
+    used = settled(network, amount="1500")
+    settles = asked(header, "/settle", used, network, 2, offered | {"amount": "1500"})
     watch.see(exchange(1, status=402, answered={"PAYMENT-REQUIRED": packed(said)}, answer=b"{}"))
     watch.see(settles, to="facilitator")
-    receipt = {"PAYMENT-RESPONSE": packed(settled(network, amount="1500"))}
-    watch.see(paid(3, header, network, answered=receipt))
+    watch.see(paid(3, header, network, answered={"PAYMENT-RESPONSE": packed(used)}))
     settled_for = {each.amount_base for each in watch.journal.events(PaymentSettled)}
     assert settled_for == {1500}
     told = "; ".join(line_of(watch.seen[-1], Form(lambda _: None), NETWORKS).notes)
     assert "signed at most 0.01 USDC" in told
     assert "settled 0.0015 USDC" in told
     assert watch.wrong == ["allowance of offer 1: no sponsoring of gas is offered"]
-    signature = json.loads(base64.b64decode(header))["payload"]["signature"]
-    assert (signature in watch.text) == (network is BASE_SEPOLIA)
+    assert (signature_of(header) in watch.text) == (network is BASE_SEPOLIA)
 
 
 @pytest.mark.parametrize("said", ["0", "9" * 5000])
@@ -205,16 +187,9 @@ def test_what_is_not_about_a_payment_is_only_counted():
 
 def test_what_the_facilitator_is_asked_is_of_the_same_payment():
     watch, header = Watch(), signed(NOW_S)
-    asked = {
-        "x402Version": 2,
-        "paymentPayload": json.loads(base64.b64decode(header)),
-        "paymentRequirements": terms(),
-    }
     watch.see(offer(1))
-    post = {"method": "POST", "body": asked}
-    verify = exchange(2, target="/verify", answer={"isValid": True, "payer": ALICE.address}, **post)
-    settle = exchange(3, target="/settle", answer=settled(), **post)
-    watch.see(verify, settle, to="facilitator")
+    verify = asked(header, "/verify", {"isValid": True, "payer": ALICE.address}, number=2)
+    watch.see(verify, asked(header, "/settle", settled(), number=3), to="facilitator")
     watch.see(paid(4, header))
     sent = list(watch.journal.events(RequestSent))
     assert [(each.actor, each.to) for each in sent[1:3]] == [("service", "facilitator")] * 2
@@ -246,7 +221,7 @@ def test_what_is_wrong_in_a_payment_is_found(wrong, about):
 
 def test_a_signature_of_another_is_found():
     watch, header = Watch(), signed(NOW_S)
-    payment = json.loads(base64.b64decode(header))
+    payment = message_of(header)
     payment["payload"]["authorization"]["from"] = SHOP
     watch.see(offer(1), paid(2, packed(payment)))
     assert any(each.startswith("signature") for each in watch.wrong)
@@ -299,11 +274,8 @@ def test_what_is_paid_twice_for_one_answer_is_found(fate, asks_again):
 
 def test_the_facilitator_tells_that_a_payment_without_any_answer_was_settled():
     watch, header = Watch(), signed(NOW_S)
-    payload = {"paymentPayload": json.loads(base64.b64decode(header))}
-    asked = {"x402Version": 2, "paymentRequirements": terms(), **payload}
-    settle = exchange(2, target="/settle", method="POST", body=asked, answer=settled())
     watch.see(offer(1))
-    watch.see(settle, to="facilitator")
+    watch.see(asked(header, "/settle", settled(), number=2), to="facilitator")
     nothing = {"status": None, "broke": "it ended", "answered": {}, "answer": b""}
     watch.see(paid(3, header, **nothing), offer(4), paid(5, signed(NOW_S)))
     assert sum("a second payment" in each for each in watch.wrong) == 1
@@ -357,13 +329,6 @@ def test_a_second_authorization_after_the_first_has_expired_is_right():
     watch.see(offer(1), paid(2, signed(NOW_S), **lost))
     watch.see(offer(3, began=NOW_S + 400.0), paid(4, signed(NOW_S + 400), began=NOW_S + 400.0))
     assert not any("a second" in each for each in watch.wrong)
-
-
-def asked(header: str, path: str, answer: Any, network=BASE_SEPOLIA, number: int = 90) -> Exchange:
-    """Return an exchange of a shop with its facilitator."""
-    payload = json.loads(base64.b64decode(header))
-    body = {"x402Version": 2, "paymentPayload": payload, "paymentRequirements": terms(network)}
-    return exchange(number, target=path, method="POST", body=body, answer=answer)
 
 
 @pytest.mark.parametrize("how", [{"status": 500}, {"status": 402}, {"status": None, "broke": "it"}])
@@ -472,8 +437,8 @@ def test_a_call_of_a_paid_tool_is_read_as_http_would_say_it(name):
         "content": [],
     }
     receipt = {"_meta": {"x402/payment-response": settled()}, "content": []}
-    payment = json.loads(base64.b64decode(header))
-    pays = {**call, "params": {"name": name, "_meta": {"x402/payment": payment}}}
+    meta = {"x402/payment": message_of(header)}
+    pays = {**call, "params": {"name": name, "_meta": meta}}
     common = {"method": "POST", "target": "/mcp", "answered": {"Content-Type": "application/json"}}
     watch.see(
         exchange(1, body=call, answer={"jsonrpc": "2.0", "id": 1, "result": unpaid}, **common),
@@ -524,7 +489,7 @@ def test_diff_compares_recordings_by_what_was_asked_and_answered():
     """Their times, ids and hashes are never the same."""
     first, same, other = Watch(), Watch(), Watch()
     for each in (first, same, other):
-        each.journal.record(1, begin())
+        each.journal.record(1, BEGIN)
     first.see(offer(1), paid(2, signed(NOW_S)))
     same.see(offer(1), paid(2, signed(NOW_S)))
     refused = {"answered": {"PAYMENT-RESPONSE": packed(settled(success=False, errorReason="no"))}}
@@ -533,13 +498,6 @@ def test_diff_compares_recordings_by_what_was_asked_and_answered():
     told = describe(first.journal, other.journal)
     assert "3 events are equal" in told[0]
     assert any("status: a 200, b 402" in each for each in told)
-
-
-def begin() -> Begin:
-    return Begin(
-        scenario="watch", title="", seed=0, start_ms=1, network="", decimals=6, symbol="tokens",
-        upstream="http://shop",
-    )  # fmt: skip
 
 
 # --- real money ----------------------------------------------------------------------------
@@ -576,16 +534,8 @@ def test_a_payment_in_a_query_is_not_recorded():
 
 def test_with_allow_mainnet_its_signature_is_not_recorded():
     watch, header = Watch(allow_mainnet=True), signed(NOW_S, MAIN)
-    asked = {
-        "x402Version": 2,
-        "paymentPayload": json.loads(base64.b64decode(header)),
-        "paymentRequirements": terms(MAIN),
-    }
     watch.see(offer(1, MAIN))
-    watch.see(
-        exchange(2, target="/settle", method="POST", body=asked, answer=settled(MAIN)),
-        to="facilitator",
-    )
+    watch.see(asked(header, "/settle", settled(MAIN), MAIN, 2), to="facilitator")
     watch.see(paid(3, header, MAIN))
     assert signature_of(header) not in watch.text
     assert header not in watch.text
@@ -628,44 +578,41 @@ def test_what_another_scheme_can_spend_is_not_recorded():
 
 def odd(header: str) -> str:
     """Return a payment's header with a text that JSON's writers allow, and our reader refuses."""
-    message = json.loads(base64.b64decode(header))
+    message = message_of(header)
     message["accepted"]["extra"]["note"] = "\ud800"
     return packed(message)
 
 
 def test_a_payment_of_real_money_that_cannot_be_read_is_hidden_after_one_of_play_money():
-    faults = (Fault(victim="service", does="refuse", times=None),)
     for header in (signed(NOW_S, MAIN), odd(signed(NOW_S, MAIN)), "~" + signed(NOW_S, MAIN)):
-        watch = Watch(faults=faults)
+        watch = Watch(faults=REFUSE)
         watch.see(offer(1), paid(2, header))
         assert header not in watch.text
         assert watch.recorder.fault(paid(3, header)) is None
     header = signed(NOW_S, MAIN)
-    meta = {"x402/payment": json.loads(base64.b64decode(header))}
-    params = {"_meta": meta, "name": "t", "arguments": {"text": "x" * MAX_BODY}}
-    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    whole = json.dumps({**call, "params": params | {"arguments": {}}}).encode()
+    whole = json.dumps(a_call({"x402/payment": message_of(header)})).encode()
+    call = a_call({"x402/payment": message_of(header)}, text="x" * MAX_BODY)
     for body in (call, whole.replace(b"/", b"\\/"), whole.replace(b"/", b"\\u002f")):
-        watch = Watch(faults=faults)
+        watch = Watch(faults=REFUSE)
         watch.see(offer(1), exchange(2, method="POST", body=body))
         assert signature_of(header) not in watch.text
         assert watch.recorder.fault(exchange(3, method="POST", body=body)) is None
 
 
-def a_call(**meta: Any) -> dict[str, Any]:
-    params = {"_meta": meta, "name": "t", "arguments": {}}
+def a_call(meta: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    params = {"_meta": meta, "name": "t", "arguments": arguments}
     return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
 
 
 REAL = signed(NOW_S, MAIN)
-MESSAGE = json.loads(base64.b64decode(REAL))
+MESSAGE = message_of(REAL)
 WHOLE = json.dumps({"paymentPayload": MESSAGE}).encode()
 RAW = zlib.compressobj(wbits=-zlib.MAX_WBITS)
 ODD_WAYS: dict[str, dict[str, Any]] = {
-    "a batch": {"body": [a_call(**{"x402/payment": MESSAGE})]},
-    "a batch in base64": {"body": [a_call(**{"x402/payment": REAL})]},
-    "a call in base64": {"body": a_call(**{"x402/payment": REAL})},
-    "a draft's name": {"body": a_call(**{"org.x402/payment": MESSAGE})},
+    "a batch": {"body": [a_call({"x402/payment": MESSAGE})]},
+    "a batch in base64": {"body": [a_call({"x402/payment": REAL})]},
+    "a call in base64": {"body": a_call({"x402/payment": REAL})},
+    "a draft's name": {"body": a_call({"org.x402/payment": MESSAGE})},
     "A2A": {"body": {"params": {"message": {"metadata": {"x402.payment.payload": MESSAGE}}}}},
     "a payload in base64": {"body": {"paymentPayload": REAL}},
     "a nested payload": {"body": {"a": {"paymentPayload": MESSAGE}}},
@@ -691,7 +638,7 @@ ODD_WAYS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("way", ODD_WAYS)
 def test_a_payment_of_real_money_is_hidden_however_it_is_sent(way):
     for first in ([], [offer(1)]):
-        watch = Watch(faults=(Fault(victim="service", does="refuse", times=None),))
+        watch = Watch(faults=REFUSE)
         watch.see(*first, exchange(2, method="POST", **ODD_WAYS[way]))
         assert first or SHOP.lower() not in watch.text.lower()
         assert signature_of(REAL)[2:] not in watch.text
@@ -733,12 +680,9 @@ def test_a_fault_strikes_on_a_test_network_only():
 
 def test_a_fault_with_periods_strikes_in_them_and_they_are_in_the_recording():
     now, later = Schedule([(0, 3600)]), Schedule([(3600, 7200)])
-    watch, header = (
-        Watch(faults=(replace(LOSE, when=later), replace(LOSE, when=now))),
-        signed(NOW_S),
-    )
+    watch = Watch(faults=(replace(LOSE, when=later), replace(LOSE, when=now)))
     for number in 2, 3:
-        struck = watch.recorder.fault(paid(number, header))
+        struck = watch.recorder.fault(paid(number, signed(NOW_S)))
         assert struck == replace(LOSE, when=now)
     asyncio.run(watch.recorder.close())
     (period,) = watch.journal.events(FaultPeriodEnded)
@@ -746,7 +690,7 @@ def test_a_fault_with_periods_strikes_in_them_and_they_are_in_the_recording():
 
 
 def test_a_fault_never_strikes_beside_real_money():
-    watch = Watch(faults=(Fault(victim="service", does="refuse", times=None),), allow_mainnet=True)
+    watch = Watch(faults=REFUSE, allow_mainnet=True)
     unknown = exchange(1, target="/other")
     assert watch.recorder.fault(unknown) is None  # nobody has said which network
     assert watch.recorder.fault(paid(2, signed(NOW_S, MAIN), MAIN)) is None
@@ -757,7 +701,7 @@ def test_a_fault_never_strikes_beside_real_money():
 
 
 def test_an_unknown_network_counts_as_real():
-    watch = Watch(faults=(Fault(victim="service", does="refuse", times=None),))
+    watch = Watch(faults=REFUSE)
     said = required()
     said["accepts"][0]["network"] = "eip155:999999"
     asked = exchange(1, status=402, answered={"PAYMENT-REQUIRED": packed(said)}, answer=b"{}")
@@ -766,20 +710,16 @@ def test_an_unknown_network_counts_as_real():
     assert watch.recorder.fault(exchange(2)) is None
 
 
+BEGIN = Begin(
+    scenario="watch", title="Recording of https://shop", seed=0, start_ms=NOW_S * 1000, network="",
+    decimals=6, symbol="tokens", upstream="https://shop",
+)  # fmt: skip
+
+
 def recorded(*exchanges: Exchange) -> Run:
     """Return the recording of a shop's exchanges, as `watch` ends it."""
     watch = Watch()
-    begin = Begin(
-        scenario="watch",
-        title="Recording of https://shop",
-        seed=0,
-        start_ms=NOW_S * 1000,
-        network="",
-        decimals=6,
-        symbol="tokens",
-        upstream="https://shop",
-    )
-    watch.journal.record(NOW_S * 1000, begin)
+    watch.journal.record(NOW_S * 1000, BEGIN)
     watch.see(*exchanges)
     watch.journal.record(NOW_S * 1000, end_of_recording(watch.recorder.wrong))
     return Run(journal=watch.journal)
@@ -809,4 +749,5 @@ def test_a_failed_recording_raises_its_findings_and_plays_nothing_again(tmp_path
     assert run.command == f"{shown()} watch --upstream https://shop"
     killed = run.journal.ndjson().rpartition(b"\n{")[0] + b"\n"
     (tmp_path / "killed.ndjson").write_bytes(killed)
-    assert Run.load(tmp_path / "killed.ndjson").outcome == "failed"
+    loaded = Run.load(tmp_path / "killed.ndjson")
+    assert (loaded.outcome, list(loaded.journal.events(End))) == ("failed", [])

@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 from tests.cli.runner import assert_misuse, run as command
 from tests.house import blocks
 from tests.house.reference import GUIDE
-from tests.serve.driver import ORDER, QUOTE, Running, Server, started
+from tests.serve.driver import ORDER, QUOTE, Running, Server, started, until
 from x402sim import BASE_SEPOLIA, PaymentAuth, Wallet
 from x402sim.events import AuthorizationConsumed, Begin, End, Note, PaymentSettled, Transfer
 from x402sim.report.run import Run
@@ -68,8 +67,7 @@ def recording(server: Server, tmp_path_factory) -> tuple[Path, str, dict[str, st
         assert httpx.get(f"{watching.ready['facilitator']}/supported", trust_env=False).is_success
         page = httpx.get(watching.ready["page"], trust_env=False)
         assert page.status_code == 200
-        while '"event":"transfer"' not in file.read_text():  # it asks the chain meanwhile
-            time.sleep(0.02)
+        until(lambda: '"event":"transfer"' in file.read_text())  # it asks the chain meanwhile
         return file, watching.stop(), watching.ready
 
 
@@ -124,19 +122,6 @@ def test_a_recording_is_not_overwritten(recording):
     assert file.read_bytes() == before
 
 
-def test_a_recording_that_was_broken_off_is_read(recording, tmp_path):
-    (tmp_path / "shop.ndjson").write_bytes(recording[0].read_bytes().rpartition(b"\n{")[0] + b"\n")
-    run = Run.load(tmp_path / "shop.ndjson")
-    assert list(run.journal.events(End)) == []
-    assert list(run.orders["served"]) == [True]
-    assert "lanes" in run.show().page
-
-
-def test_diff_compares_two_recordings(recording):
-    file = recording[0]
-    assert command("diff", file, file).exit_code == 0
-
-
 def test_a_recorded_request_is_sent_again_changed_and_nothing_is_signed(server, tmp_path):
     """The proxy records the request; a payment is sent only if the user keeps the header."""
     file = tmp_path / "shop.ndjson"
@@ -149,16 +134,14 @@ def test_a_recorded_request_is_sent_again_changed_and_nothing_is_signed(server, 
             url = watching.ready["page"] + "/send"
             return httpx.post(url, json=request, trust_env=False, timeout=30)
 
+        def recorded():
+            seen = [each.data for each in Run.load(file).journal.events(Note)]
+            return [each for each in seen if each.get("path") == QUOTE]
+
         def notes(count):
             """The recorded exchanges; the recording is written after an answer has ended."""
-            ends = time.monotonic() + 10
-            while True:
-                seen = [each.data for each in Run.load(file).journal.events(Note)]
-                found = [each for each in seen if each.get("path") == QUOTE]
-                if len(found) >= count or time.monotonic() > ends:
-                    assert len(found) == count
-                    return found
-                time.sleep(0.02)
+            until(lambda: len(recorded()) == count)
+            return recorded()
 
         (paid,) = [each for each in notes(2) if each["status"] == 200]
         kept = [each for each in paid["sent"]["headers"] if each[0].lower() != "content-length"]

@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any
 
 import h11
@@ -16,6 +17,16 @@ from x402sim.world.faults import Fault
 DEADLINE_S = 20
 HOP = {b"connection", b"keep-alive", b"transfer-encoding", b"te", b"upgrade", b"host"}
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def bounded(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Make a test of a coroutine, which must end within `DEADLINE_S`."""
+
+    @wraps(test)
+    def run(*args: Any, **named: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*args, **named), DEADLINE_S))
+
+    return run
 
 
 @dataclass
@@ -118,6 +129,11 @@ class Watcher:
     def ended(self, exchange: Exchange) -> None:
         self.seen.append(exchange)
 
+    async def has_seen(self) -> None:
+        """Return when an exchange has ended."""
+        while not self.seen:
+            await asyncio.sleep(0.01)
+
 
 @asynccontextmanager
 async def proxied(port: int, watcher: Watcher, path: str = "") -> AsyncIterator[int]:
@@ -130,6 +146,19 @@ async def proxied(port: int, watcher: Watcher, path: str = "") -> AsyncIterator[
         yield sock.getsockname()[1]
     finally:
         await proxy.close()
+
+
+@asynccontextmanager
+async def dialed(
+    script: Script, watcher: Watcher | None = None, **options: Any
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Connect to an upstream through a proxy; yields the client's end."""
+    async with upstream(script) as port, proxied(port, watcher or Watcher()) as between:
+        reader, writer = await asyncio.open_connection("127.0.0.1", between, **options)
+        try:
+            yield reader, writer
+        finally:
+            writer.close()
 
 
 async def send(port: int, request: bytes, *, method: bytes = b"GET", eof: bool = False) -> Heard:

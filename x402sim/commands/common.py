@@ -147,7 +147,6 @@ Verbose = Annotated[
 LogForm = Annotated[
     Literal["text", "json"],
     typer.Option(
-        "--log",
         parser=one_of("form", "text", "json"),
         help="Form of the log: text, or json, an object a line.",
         metavar="FORM",
@@ -162,9 +161,6 @@ class Misuse(typer.BadParameter):
 
     The command line prints the text as one line and exits with 2.
     """
-
-    def __init__(self, problem: object) -> None:
-        super().__init__(str(problem))
 
     def show(self, file: Any = None) -> None:
         """Print the error on stderr."""
@@ -190,11 +186,10 @@ def starting(db: Path | None, chain: str | None = None) -> Iterator[None]:
         with as_misuse(begin="--db "):
             require_file(db)
     try:
-        yield
-    except ValueError as error:
-        raise Misuse(error) from error
+        with as_misuse():
+            yield
     except OSError as error:
-        raise Misuse(error.strerror) from error
+        raise Misuse(str(error.strerror)) from error
     except (sqlite3.Error, ChainError) as error:
         if "locked" in str(error):
             raise Misuse(f"another x402sim uses {db}; stop it, or give another --db") from error

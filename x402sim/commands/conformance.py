@@ -41,7 +41,6 @@ Given = TypeVar("Given", bound=Callable[..., None])
 Only = Annotated[
     list[str] | None,
     typer.Option(
-        "--only",
         metavar="PREFIX",
         help="Check only ids with this prefix, such as 5 or 7/nonce; repeatable, or "
         "separated by commas.",
@@ -54,7 +53,6 @@ List = Annotated[
 Known = Annotated[
     Path | None,
     typer.Option(
-        "--baseline",
         metavar="FILE|known",
         help="Failures that do not count: of a JSON report, of a TOML file of `ID = reason`, or "
         "`known` of published versions.",
@@ -63,7 +61,6 @@ Known = Annotated[
 Reports = Annotated[
     list[Path] | None,
     typer.Option(
-        "--report",
         metavar="FILE",
         help="Write a report: .html, .json, .md (Markdown), .sarif, .xml (JUnit), or .txt "
         "(annotations of GitHub Actions); repeatable.",

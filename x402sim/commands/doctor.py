@@ -20,15 +20,15 @@ from x402sim.protocol.values import Amount, amount_of, data_of
 from x402sim.protocol.ways import Dialect, Way, ways_in
 from x402sim.text.words import printable
 
-COLUMNS = (
-    ("paid in", 9),
-    ("scheme", 6),
-    ("network", 14),
-    ("asset", 11),
-    ("amount", 14),
-    ("payTo", 11),
-    ("window", 6),
-)
+COLUMNS = {
+    "paid in": 9,
+    "scheme": 6,
+    "network": 14,
+    "asset": 11,
+    "amount": 14,
+    "payTo": 11,
+    "window": 6,
+}
 """The columns of an offer, with their widths."""
 
 
@@ -40,7 +40,6 @@ def doctor(
     index: Annotated[
         str | None,
         typer.Option(
-            "--index",
             help="Facilitator: say whether its index lists the resource, or why not.",
             metavar="URL",
         ),
@@ -100,7 +99,7 @@ def doctor(
 
 def _show(found: Diagnosis, known: Mapping[str, Network]) -> None:
     if found.ways:
-        _row("", [name for name, _ in COLUMNS])
+        _row("", [*COLUMNS])
         for number, way in enumerate(found.ways, 1):
             _row(str(number), _cells(way, known))
         typer.echo("")
@@ -114,10 +113,9 @@ def _show(found: Diagnosis, known: Mapping[str, Network]) -> None:
 
 
 def _row(number: str, cells: list[str]) -> None:
-    widths = [width for _, width in COLUMNS]
     text = " ".join(
         f"{cell if len(cell) <= width else cell[: width - 1] + '…':<{width}}"
-        for cell, width in zip(map(printable, cells), widths, strict=True)
+        for cell, width in zip(map(printable, cells), COLUMNS.values(), strict=True)
     )
     typer.echo(f"{number:<2} {text}".rstrip())
 

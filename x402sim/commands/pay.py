@@ -37,7 +37,6 @@ Key = Annotated[
 Only = Annotated[
     str | None,
     typer.Option(
-        "--network",
         help="Pay on this network only: a name, or eip155:ID. A main network, with real money, "
         "is paid only when named.",
         metavar="NAME",
@@ -47,7 +46,6 @@ Only = Annotated[
 WorldUrl = Annotated[
     str | None,
     typer.Option(
-        "--world",
         help="Your own `serve`: believe its clock and, without --key, its token.",
         metavar="URL",
     ),
@@ -63,7 +61,6 @@ StateDir = Annotated[
 AccountNumber = Annotated[
     int,
     typer.Option(
-        "--account",
         help="Number of the account of `serve` that pays.",
         parser=common.within(0),
         metavar="N",

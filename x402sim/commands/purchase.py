@@ -133,19 +133,13 @@ def request_to(
         sent[name.strip().lower()] = value.strip()
     sent.setdefault("user-agent", f"x402sim/{VERSION}")
     if tool is not None:
-        return _call(parsed, tool, arguments, sent)
+        try:
+            given = {} if arguments is None else decode(arguments.encode(), dict[str, Any])
+        except BadMessage as wrong:
+            raise ValueError(f"--arguments {arguments!r}: wanted a JSON object: {wrong}") from wrong
+        return tool_request(parsed, tool, given, sent)
     verb = (method or ("POST" if data is not None else "GET")).upper()
     return httpx.Request(verb, parsed, headers=sent, content=data)
-
-
-def _call(
-    url: httpx.URL, tool: str, arguments: str | None, headers: dict[str, str]
-) -> httpx.Request:
-    try:
-        given = {} if arguments is None else decode(arguments.encode(), dict[str, Any])
-    except BadMessage as wrong:
-        raise ValueError(f"--arguments {arguments!r}: wanted a JSON object: {wrong}") from wrong
-    return tool_request(url, tool, given, headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +288,7 @@ class Outcome:
     def data(self) -> dict[str, Any]:
         """Return the JSON object: amounts in base units and decimals, times in Unix seconds."""
         auth, network = self.sent.auth, self.sent.named
+        settled = data_of(amount_in(self.settled, network)) if self.settled else None
         return {
             "signed": True,
             "seen_paid": self.is_confirmed,
@@ -308,28 +303,8 @@ class Outcome:
             "nonce": to_hex(auth.nonce),
             "valid_after": auth.valid_after,
             "valid_before": auth.valid_before,
-            **({"permit2": True, "settled": self._settled()} if self.sent.by_permit2 else {}),
+            **({"permit2": True, "settled": settled} if self.sent.by_permit2 else {}),
         }
-
-    def _settled(self) -> Any:
-        return data_of(amount_in(self.settled, self.sent.named)) if self.settled else None
-
-
-def outcome_of(sent: mistakes.Draft, receipts: list[dict[str, Any]]) -> Outcome:
-    """Return the outcome of a payment, according to the receipts in the answers."""
-    paid = next((each for each in receipts if is_paid(each)), {})
-    pending = next((each for each in receipts if is_pending(each)), {})
-    transaction = paid.get("transaction", paid.get("txHash", ""))
-    receipt = ""
-    for each in receipts:
-        why = each.get("errorReason") or "it failed"
-        receipt = f"the receipt says that {str(why)[:100]}"
-        if each.get("success") is True:
-            receipt = "the receipt names no hash of a transaction"
-            if each.get("amount") == "0":
-                receipt = "the receipt says that nothing was used"
-    settled = str(paid.get("amount", ""))
-    return Outcome(sent, str(transaction), str(pending.get("transaction", "")), receipt, settled)
 
 
 def receipts_in(response: httpx.Response) -> list[dict[str, Any]]:
@@ -587,7 +562,24 @@ class Purchase:
     def outcome(self) -> Outcome:
         """The outcome of the signed payment, according to the receipts."""
         assert self.sent is not None
-        return outcome_of(self.sent, self.receipts)
+        paid = next(filter(is_paid, self.receipts), {})
+        pending = next(filter(is_pending, self.receipts), {})
+        transaction = paid.get("transaction", paid.get("txHash", ""))
+        receipt = ""
+        for each in self.receipts:
+            why = each.get("errorReason") or "it failed"
+            receipt = f"the receipt says that {str(why)[:100]}"
+            if each.get("success") is True:
+                receipt = "the receipt names no hash of a transaction"
+                if each.get("amount") == "0":
+                    receipt = "the receipt says that nothing was used"
+        return Outcome(
+            self.sent,
+            transaction=str(transaction),
+            pending=str(pending.get("transaction", "")),
+            receipt=receipt,
+            settled=str(paid.get("amount", "")),
+        )
 
     def ask_chain(self) -> Outcome:
         """Return the facts of the payment; without a receipt, ask the chain, too.

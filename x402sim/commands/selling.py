@@ -24,7 +24,6 @@ Body = Annotated[
 OpenApi = Annotated[
     Path | None,
     typer.Option(
-        "--openapi",
         help="Sell the operations with `x-price` of an OpenAPI document; their examples are the "
         "answers. YAML needs the extra `openapi`.",
         metavar="FILE",
@@ -33,7 +32,6 @@ OpenApi = Annotated[
 UpstreamUrl = Annotated[
     str | None,
     typer.Option(
-        "--upstream",
         help="Be a paywall before this API: paths with a --price are sold, others free.",
         metavar="URL",
     ),

@@ -64,7 +64,6 @@ Db = Annotated[
 Networks = Annotated[
     list[str] | None,
     typer.Option(
-        "--network",
         help=f"{', '.join(NETWORKS)}, or one of --network-file; repeatable. Each has a chain at "
         "/rpc/NAME; the service is on the first. [default: cronos-testnet, or the file's only "
         "network]",
@@ -124,7 +123,6 @@ Tls = Annotated[
 Flow = Annotated[
     Literal["authorization", "upfront"] | None,
     typer.Option(
-        "--payment-flow",
         parser=common.one_of("flow", "authorization", "upfront"),
         help="When a one-step payment is settled: authorization (after the endpoint) or upfront.",
         metavar="FLOW",
@@ -134,7 +132,6 @@ Flow = Annotated[
 FacilitatorSetting = Annotated[
     list[str] | None,
     typer.Option(
-        "--facilitator",
         help=f"Setting of the facilitator, such as receipt_timeout_s=0.5; repeatable: {SETTINGS}.",
         metavar="NAME=VALUE",
     ),

@@ -22,7 +22,6 @@ from x402sim.world.faults import DOES
 World = Annotated[
     str,
     typer.Option(
-        "--world",
         help=f"URL of the running `serve`; {TOKEN_VARIABLE} has its --control-token, if any.",
         metavar="URL",
     ),

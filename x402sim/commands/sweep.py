@@ -42,7 +42,6 @@ _Seeds = Annotated[
 _Until = Annotated[
     str | None,
     typer.Option(
-        "--until",
         metavar="WIDTH",
         help="Stop once each interval is this narrow: 5%, 0.01, waited_s=5%.",
     ),

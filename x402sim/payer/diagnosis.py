@@ -503,7 +503,8 @@ def _payment_auth(case: _Case, *, permit2: bool) -> PayerVerdict:
 # --- the offer for `pay` ---------------------------------------------------------------
 #
 # Offers are tried in the payer's order: two steps, then version 2, then version 1; in each group,
-# offers that are settled before the server works come last. Nothing is signed.
+# offers that are settled before the server works come last, and offers by Permit2 at the very end.
+# Nothing is signed.
 
 _ORDER = (Dialect.TWO_STEPS, Dialect.V2, Dialect.V1)
 
@@ -523,17 +524,22 @@ def pick(
     response: httpx.Response,
     ways: Sequence[tuple[int, Way]],
     known: Mapping[str, Network],
-    over_cap: Callable[[int, Network], str] = lambda *_: "",
+    over_cap: Callable[[int, Network], str],
     *,
-    permit2: bool = False,
+    permit2: bool,
 ) -> Picked:
     """Return the first of some numbered offers that can be paid, in the payer's order; with
     `permit2`, offers by Permit2 come last. `over_cap` returns why an amount in base units of a
     network's token is not paid; else "".
     """
+
+    def place(numbered: tuple[int, Way]) -> tuple[bool, int, bool]:
+        is_upfront = numbered[1].extra.get(PAYMENT_FLOW) == "upfront"
+        is_by_permit2 = permit2 and _by_permit2(numbered[1]) is not None
+        return is_by_permit2, _ORDER.index(numbered[1].dialect), is_upfront
+
     rejected: list[Rejected] = []
-    of_permit2 = {number for number, way in ways if permit2 and _by_permit2(way) is not None}
-    for number, way in sorted(ways, key=lambda each: (each[0] in of_permit2, _preference(each))):
+    for number, way in sorted(ways, key=place):
         network = way.network(known)
         why = _why_not(request, response, way, network, known, permit2=permit2)
         if not why and network is not None:
@@ -545,11 +551,6 @@ def pick(
                 return Picked(number, way, network, tuple(rejected))
         rejected.append(Rejected(f"offer {number}", why))
     return Picked(None, None, None, tuple(rejected))
-
-
-def _preference(numbered: tuple[int, Way]) -> tuple[int, bool, int]:
-    number, way = numbered
-    return _ORDER.index(way.dialect), way.extra.get(PAYMENT_FLOW) == "upfront", number
 
 
 def _by_permit2(way: Way) -> RequirementsV2 | None:

@@ -52,18 +52,6 @@ from x402sim.world.strike import ABORT
 class Wire:
     """The transport of a connection, with backpressure for the answers."""
 
-    __slots__ = (
-        "_deadline",
-        "_has_ended",
-        "_may_write",
-        "_poll",
-        "_shared",
-        "_unread_bytes",
-        "is_lost",
-        "is_paused",
-        "transport",
-    )
-
     def __init__(self, transport: asyncio.Transport, shared: "Shared") -> None:
         self.transport, self._shared = transport, shared
         self._unread_bytes = 0
@@ -194,26 +182,6 @@ _ERROR = b"Internal Server Error"
 class Exchange(web.Connection):
     """A request with a body in parts, and the answer."""
 
-    __slots__ = (
-        "_body",
-        "_form",
-        "_head",
-        "_is_guarded",
-        "_is_read",
-        "_left",
-        "_on_end",
-        "_on_read",
-        "_waiter",
-        "_wants_continue",
-        "_wire",
-        "headers",
-        "is_complete",
-        "is_gone",
-        "is_started",
-        "keep_alive",
-        "more_body",
-        "scope",
-    )
     is_socket = True
 
     def __init__(
@@ -388,7 +356,7 @@ class Exchange(web.Connection):
             self.keep_alive = self.keep_alive and b"close" not in values[form.close_at].lower()
         self.is_started, self._wants_continue = True, False
         self._form, self._head = form, head
-        if form.is_streamed:
+        if form.has_body and form.length_at is None:  # a body of no known length is streamed
             self._wire.write(self._head)
             self._head = b""
 
@@ -424,11 +392,6 @@ class _Form(NamedTuple):
     """The index of Connection among the headers."""
     has_body: bool
     is_chunked: bool
-
-    @property
-    def is_streamed(self) -> bool:
-        """Whether the body has no known length: then the head is written before it."""
-        return self.has_body and self.length_at is None
 
 
 @lru_cache(maxsize=64)  # an application has few forms, and a head is made for each answer

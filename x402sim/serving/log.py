@@ -123,11 +123,10 @@ def _debited(event: events.SessionDebited, names: Names) -> str:
 
 
 def _used(event: events.UsageMeasured | events.UsageSettled, names: Names) -> str:
-    match event:
-        case events.UsageMeasured(used_base=part):
-            verb = "used"
-        case events.UsageSettled(settled_base=part):
-            verb = "settled"
+    if isinstance(event, events.UsageMeasured):
+        verb, part = "used", event.used_base
+    else:
+        verb, part = "settled", event.settled_base
     most = names.amount(event.maximum_base)
     return f"{verb} {to_decimal(part, names.network.decimals)} of at most {most}"
 
@@ -138,14 +137,12 @@ CLOCK_SET = "system clock set"
 
 def _note(event: events.Note, _: Names) -> str:
     data = event.data
-    match event.name:
-        case "fault struck":
-            return f'fault: "{data["does"]}" struck {data["victim"]} {data["path"]}'
-        case name if name == CLOCK_SET:
-            means = "; the chain's time stands still until it is caught up" * (data["seconds"] < 0)
-            return f"the system's clock was set by {data['seconds']:+} s{means}"
-        case _:
-            return ""
+    if event.name == "fault struck":
+        return f'fault: "{data["does"]}" struck {data["victim"]} {data["path"]}'
+    if event.name == CLOCK_SET:
+        means = "; the chain's time stands still until it is caught up" * (data["seconds"] < 0)
+        return f"the system's clock was set by {data['seconds']:+} s{means}"
+    return ""
 
 
 Describe = Callable[[Any, Names], str]
@@ -288,8 +285,12 @@ class Form:
         return as_json(line) if self.is_json else as_text(line, colours=self.has_colours)
 
     def time_of(self, at_s: float) -> str:
-        """Return a moment as a line has it."""
-        return local_time(at_s, is_long=self.is_json)
+        """Return a moment in local time: HH:MM:SS; in JSON with date, milliseconds and offset."""
+        second = int(at_s)
+        date, clock, zone = _second(second)
+        if not self.is_json:
+            return clock
+        return f"{date}T{clock}.{int((at_s - second) * 1000):03}{zone}"
 
 
 class LogThread:
@@ -524,13 +525,6 @@ def _reads(kind: type[events.Event]) -> tuple[str | None, tuple[str, ...]]:
     fields = kind.__struct_fields__
     who = next((name for name in ("authorizer", "payer") if name in fields), None)
     return who, tuple(name for name in ("session_id", "payment_id") if name in fields)
-
-
-def local_time(at_s: float, *, is_long: bool) -> str:
-    """Return a moment in local time: HH:MM:SS, or with date, milliseconds and offset."""
-    second = int(at_s)
-    date, clock, zone = _second(second)
-    return f"{date}T{clock}.{int((at_s - second) * 1000):03}{zone}" if is_long else clock
 
 
 @lru_cache(maxsize=8)  # many requests end in one second

@@ -8,7 +8,6 @@ not compressed. A silent client gets a ping, and is cut off without a pong.
 
 import asyncio
 import logging
-from collections import deque
 from typing import Any, cast
 
 from starlette.types import ASGIApp, Message, Scope
@@ -49,9 +48,10 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
         self._held_bytes = self._in_frame_bytes = self._in_work_bytes = 0
         self._message = bytearray()
         """The bytes received of an incomplete message."""
-        self._waiting: deque[Message] = deque([{"type": "websocket.connect"}])
-        self._has_message = asyncio.Event()
-        self._code = int(CloseCode.ABNORMAL_CLOSURE)
+        self._waiting = asyncio.Queue[Message]()
+        self._waiting.put_nowait({"type": "websocket.connect"})
+        self.code = int(CloseCode.ABNORMAL_CLOSURE)
+        """The reason of the end, as a number of RFC 6455 (7.4.1)."""
         self._status = 0
         self._is_alive = self._is_ended = False
         self._frames.receive_data(head)
@@ -115,7 +115,8 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
         """Parse in a later turn, unless a message waits or the client does not read; read nothing
         before all bytes are parsed.
         """
-        transport, is_stuck = self._wire.transport, bool(self._waiting) or self._wire.is_paused
+        transport = self._wire.transport
+        is_stuck = not self._waiting.empty() or self._wire.is_paused
         if self._rest and not (is_stuck or self._has_turn):
             self._has_turn = True
             self._shared.turns.later(self._parse)
@@ -137,14 +138,9 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
         self._count_held()
         self._write()  # the library's answers: pongs and closes
         if frames.close_rcvd or frames.parser_exc:
-            self._code = (frames.close_rcvd or frames.close_sent or self).code
+            self.code = (frames.close_rcvd or frames.close_sent or self).code
             self._end()
         self._go_on()
-
-    @property
-    def code(self) -> int:
-        """The reason of the end, as a number of RFC 6455 (7.4.1)."""
-        return self._code
 
     def _take(self, frame: Frame) -> None:
         if frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
@@ -153,16 +149,12 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
         if frame.fin:
             whole, self._message = bytes(self._message), bytearray()
             self._in_work_bytes += len(whole)
-            self._deliver({"type": "websocket.receive", "bytes": whole})
-
-    def _deliver(self, message: Message) -> None:
-        self._waiting.append(message)
-        self._has_message.set()
+            self._waiting.put_nowait({"type": "websocket.receive", "bytes": whole})
 
     def _end(self) -> None:
         if not self._is_ended:
             self._is_ended, self._rest, self._message = True, bytearray(), bytearray()
-            self._deliver({"type": "websocket.disconnect", "code": self._code})
+            self._waiting.put_nowait({"type": "websocket.disconnect", "code": self.code})
 
     def _ping(self) -> None:
         """Ping a silent client, and cut a client off that has not answered the last ping."""
@@ -215,10 +207,7 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
 
     async def receive(self) -> Message:
         """Return the next message, and resume reading."""
-        while not self._waiting:
-            self._has_message.clear()
-            await self._has_message.wait()
-        message = self._waiting.popleft()
+        message = await self._waiting.get()
         self._go_on()
         return message
 

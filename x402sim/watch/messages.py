@@ -58,11 +58,6 @@ def digest(proof: str) -> str:
     return f"{kind}{hashlib.sha256(proof.encode()).hexdigest()[:12]}"
 
 
-def without_middle(signature: str) -> str:
-    """Return the beginning of a signature, and its length."""
-    return f"{signature[:6]}…({len(signature)} characters)"
-
-
 def hidden_headers(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
     """Return headers with nothing spendable: proofs become digests, credentials `***`."""
     return [(name, _header(name.decode("latin-1").lower(), value)) for name, value in headers]
@@ -133,7 +128,7 @@ _LONG_HEX = re.compile(r"[0-9a-fA-F]{128,}")
 
 def _field(name: str, value: Any, depth: int) -> Any:
     if name == "signature":
-        return without_middle(value) if isinstance(value, str) else HIDDEN
+        return f"{value[:6]}…({len(value)} characters)" if isinstance(value, str) else HIDDEN
     if name == "paymentHeader":
         return hidden_message(value) if isinstance(value, str) else hidden(value, depth)
     if name == "payload":

@@ -124,10 +124,6 @@ class Observer(Protocol):
         """A request was answered, or its connection broke."""
 
 
-class BadUpstream(ValueError):
-    """A URL that the proxy cannot use as upstream."""
-
-
 class _Ended(OSError):
     """End the client's connection after the bytes written so far: the upstream ended too early, or
     cannot be reached."""
@@ -135,7 +131,7 @@ class _Ended(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """The target of all requests; `at` raises `BadUpstream` for a URL that is not http or https."""
+    """The target of all requests; `at` raises `ValueError` for a URL that is not http or https."""
 
     url: str
     host: str
@@ -152,13 +148,11 @@ class Upstream:
             parts = urlsplit(url)
             port = parts.port
         except ValueError as wrong:
-            raise BadUpstream(f"{as_given(url)} is no URL: {wrong}") from None
+            raise ValueError(f"{as_given(url)} is no URL: {wrong}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BadUpstream(
-                f"a URL is wanted, such as http://127.0.0.1:8000, not {as_given(url)}"
-            )
+            raise ValueError(f"a URL is wanted, such as http://127.0.0.1:8000, not {as_given(url)}")
         if parts.query or parts.fragment or parts.username is not None:
-            raise BadUpstream(f"{as_given(url)}: a URL without user, query and fragment is wanted")
+            raise ValueError(f"{as_given(url)}: a URL without user, query and fragment is wanted")
         is_tls = parts.scheme == "https"
         netloc = parts.netloc.encode("idna" if not parts.netloc.isascii() else "ascii")
         return cls(

@@ -130,7 +130,6 @@ class Recorder:
         *,
         allow_mainnet: bool = False,
         faults: tuple[Fault, ...] = (),
-        seed: int = 0,
         chain: EvmChain | None = None,
         log: Callable[[Seen], None] = lambda _: None,
         say: Callable[[str], None] = lambda _: None,
@@ -144,7 +143,7 @@ class Recorder:
         self._clock = Clock()
         self.number = partial(next, itertools.count(1))
         """Counts the exchanges of all proxies."""
-        self.faults = Faults(Rng(seed), self._clock.now)
+        self.faults = Faults(Rng(0), self._clock.now)
         self.faults.on_period.append(self._record)
         for fault in faults:
             self.faults.add(fault)
