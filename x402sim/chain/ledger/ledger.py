@@ -176,9 +176,8 @@ class LedgerChain:
         Raises `ChainError` in the words of real nodes.
         """
         await self._follow_gas_price()
-        fee_wei = self.machine.base_fee_wei
         # before `_apply`, so that no refused transaction gets into the file: anybody can send them
-        admit(self.machine.state, self.chain_id, signed_of(raw), fee_wei)
+        admit(self.machine, signed_of(raw))
         tx_hash: Hash = await self._apply("raw", raw)
         return tx_hash
 
