@@ -265,7 +265,7 @@ class Frame(msgspec.Struct, gc=False):
     state: LedgerState
     call: Call
     now_s: int
-    gas_used: int
+    gas_used: int = 0
     """Refunds are not counted."""
     logs: list[Event] = []
     refund: int = 0
@@ -277,6 +277,9 @@ class Frame(msgspec.Struct, gc=False):
     """The extra gas of reading a signature that has not 65 bytes."""
     broken: str = gas.SHORT
     """Why the call was refused: the name of its row in the table of gas."""
+
+    def __post_init__(self) -> None:
+        self.gas_used = self.token.prices.accepted(self.call.data)
 
     def emit(self, event: bytes, *indexed: bytes, data: bytes = b"") -> None:
         """Emit an event."""

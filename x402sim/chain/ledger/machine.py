@@ -29,7 +29,7 @@ from x402sim.chain.base import (
 )
 from x402sim.chain.contract import MULTICALL
 from x402sim.chain.ledger import gas, permit2, token as fiat
-from x402sim.chain.ledger.frame import DELEGATION, Execution, Frame, Token, call_other
+from x402sim.chain.ledger.frame import DELEGATION, Execution, Frame, Token
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
 from x402sim.chain.ledger.state import Archive, LedgerState, LogIndex, passes
 from x402sim.http.limits import (
@@ -166,6 +166,8 @@ KEPT_BLOCKS = 1024
 """At least this many of the newest blocks can be reorganised."""
 KEPT_ARRIVALS = 10_000
 """A filter of transactions polled after more arrivals gets only the newest."""
+Which = int | LedgerState | None
+"""A state: after a block, as `pending` returns it, or None for the newest block."""
 Place = tuple[int, Hash, int]
 """Number and hash of a block, and the index of a transaction in it."""
 
@@ -367,10 +369,12 @@ class Machine:
 
     # --- reading ---------------------------------------------------------------------
 
-    def at(self, block: int | None) -> LedgerState:
-        """Return the state after a block, None for the newest; raises `ChainError`, in geth's
-        words, for a block that is not mined.
+    def at(self, block: Which) -> LedgerState:
+        """Return the state after a block; raises `ChainError`, in geth's words, for a block that is
+        not mined.
         """
+        if isinstance(block, LedgerState):
+            return block
         if block is None or block == (head := self.state.height):
             return self.state
         if block > head:
@@ -438,13 +442,7 @@ class Machine:
                 raise ChainError(f"insufficient funds for gas * price + value: {details}")
             if call.to == MULTICALL:
                 return Multicall(token, state, now_s).answer(call.data), None
-            if call.to != token.network.asset:
-                if call.to in CONTRACTS:
-                    running = permit2.Running(token, state, call, now_s)
-                    return permit2.run(running), running
-                return call_other(state, call.to, call.data), None
-            frame = Frame(token, state, call, now_s, token.prices.accepted(call.data))
-            return fiat.run(frame), frame
+            return permit2.called(token, state, call, now_s)
         finally:
             state.undo(mark)
 
@@ -662,8 +660,7 @@ class Machine:
         if call.to in CONTRACTS:
             running = permit2.Running(self.token, state, call, now_s)
             return permit2.execute(running, left, is_forced=is_forced)
-        frame = Frame(self.token, state, call, now_s, self.token.prices.accepted(call.data))
-        return fiat.execute(frame, left, is_forced=is_forced)
+        return fiat.execute(Frame(self.token, state, call, now_s), left, is_forced=is_forced)
 
 
 def _pay(state: LedgerState, call: Call) -> Execution:

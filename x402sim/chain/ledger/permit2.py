@@ -26,6 +26,7 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, BadSignature, keccak256
 from x402sim.protocol.eip3009 import Permit
 from x402sim.protocol.permit2 import (
+    CONTRACTS,
     EXACT_PROXY,
     EXACT_WITNESS,
     PERMIT2,
@@ -70,7 +71,7 @@ class Running(msgspec.Struct, gc=False):
     def run_token(self, sender: Address, data: bytes) -> None:
         """Run a call of the token; a refusal changes nothing. Raises `Reverted`."""
         call = Call(sender, self.token.network.asset, data)
-        frame = Frame(self.token, self.state, call, self.now_s, self.token.prices.accepted(data))
+        frame = Frame(self.token, self.state, call, self.now_s)
         mark = self.state.mark()
         try:
             run_token(frame)
@@ -309,6 +310,21 @@ def run(running: Running) -> bytes:
     if function is None or call.value:
         raise Reverted("")
     return function(running, Arguments(call.data[4:]))
+
+
+def called(
+    token: Token, state: LedgerState, call: Call, now_s: int
+) -> tuple[bytes, Frame | Running | None]:
+    """Run a call of any contract but Multicall3. Return the result, and of the token and of these
+    contracts the frame; raises `Reverted`.
+    """
+    if call.to == token.network.asset:
+        frame = Frame(token, state, call, now_s)
+        return run_token(frame), frame
+    if call.to in CONTRACTS:
+        running = Running(token, state, call, now_s)
+        return run(running), running
+    return call_other(state, call.to, call.data), None
 
 
 def execute(running: Running, left: int, *, is_forced: bool) -> Execution:

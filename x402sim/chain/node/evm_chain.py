@@ -102,7 +102,7 @@ class Sender:
         cancel the task: the hash of every sent transaction gets into `sent`."""
         self._nonces: dict[Address, int] = {}
         self.sent: dict[Hash, _Sent] = {}
-        """The transactions that are not known to be mined."""
+        """The transactions that are not known to be mined, and not given up."""
 
     async def send(
         self,
@@ -281,13 +281,9 @@ class Sender:
                 count = self._node.parse(read_quantity, "eth_getTransactionCount", counted)
                 if receipt is not None or count <= sent.nonce:
                     return ""
-            self.forget(tx_hash)
+            self.sent.pop(tx_hash, None)
             return f"nonce {sent.nonce} of {checksum(sent.sender)} is used, without it"
         return ""
-
-    def forget(self, tx_hash: Hash) -> None:
-        """Stop tracking a transaction: it is mined, or never will be."""
-        self.sent.pop(tx_hash, None)
 
     async def _count(self, account: Address, block: str) -> int:
         params = to_hex(account), block
@@ -456,7 +452,7 @@ class EvmChain:
             if why := await self._sender.passes_over(tx_hash):
                 raise Replaced(f"{to_hex(tx_hash)} was passed over: {why}") from None
             raise TimeoutError(f"{to_hex(tx_hash)} was not mined within {timeout_s} s") from None
-        self._sender.forget(tx_hash)
+        self._sender.sent.pop(tx_hash, None)
         return receipt
 
     async def _find_receipt(self, tx_hash: Hash) -> TxReceipt | None:
