@@ -5,8 +5,6 @@ Work is counted, not timed: how many balances are added up, how many blocks or e
 
 from tests.chain.helpers import (
     ALICE,
-    SHOP,
-    START_BASE,
     TOKEN,
     LedgerDriver,
     cancel_call,
@@ -22,20 +20,6 @@ MANY = 300
 
 def pay(driver: LedgerDriver, number: int) -> None:
     assert driver.refusal(payment(number, value=1)) is None
-
-
-def test_the_supply_follows_a_balance_back_and_forth(driver):
-    state = driver.state
-    mark = state.mark()
-    state.put(state.balances, SHOP.address_bytes, 7)
-    state.put(state.balances, SHOP.address_bytes, 9)
-    later = state.mark()
-    state.remove(state.balances, ALICE.address_bytes)
-    assert state.supply == sum(state.balances.values()) == 9
-    state.undo(later)
-    assert state.supply == sum(state.balances.values()) == START_BASE + 9
-    state.undo(mark)
-    assert state.supply == sum(state.balances.values()) == START_BASE
 
 
 def logs(driver: LedgerDriver, *topics: tuple[bytes, ...], first: int = 0) -> list[Log]:

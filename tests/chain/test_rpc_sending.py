@@ -68,30 +68,6 @@ def test_a_refused_transaction_leaves_no_trace(
     assert rpc.result("eth_blockNumber") == "0x0"
 
 
-def test_waiting_transactions_are_counted_listed_and_replaced(rpc: Rpc) -> None:
-    rpc.run(rpc.ledger.set_automine(False))
-    first = signed(gasPrice=TESTNET.base_fee_wei)
-    old = rpc.result("eth_sendRawTransaction", first)
-    second = rpc.result("eth_sendRawTransaction", signed(nonce=1, to=checksum(SHOP), data=b""))
-    assert rpc.error("eth_sendRawTransaction", first)["message"] == "already known"
-    cheap = signed(gasPrice=TESTNET.base_fee_wei * 109 // 100)
-    error = rpc.error("eth_sendRawTransaction", cheap)
-    assert error["message"] == "replacement transaction underpriced"
-    new = rpc.result("eth_sendRawTransaction", signed(gasPrice=TESTNET.base_fee_wei * 11 // 10))
-    counts = [rpc.result("eth_getTransactionCount", BOB, tag) for tag in ("latest", "pending")]
-    assert counts == ["0x0", "0x2"]
-    assert rpc.result("eth_getTransactionByHash", old) is None
-    pending = rpc.result("eth_getBlockByNumber", "pending", False)
-    assert (pending["number"], pending["hash"]) == ("0x1", None)
-    assert pending["transactions"] == [new, second]
-    assert pending["parentHash"] == rpc.result("eth_getBlockByNumber", "latest")["hash"]
-    full = rpc.result("eth_getBlockByNumber", "pending", True)
-    assert [tx["hash"] for tx in full["transactions"]] == [new, second]
-    rpc.run(rpc.ledger.mine())
-    assert rpc.result("eth_getBlockByNumber", "latest")["transactions"] == [new, second]
-    assert rpc.result("eth_getTransactionCount", BOB, "0x0") == "0x0"
-
-
 def test_a_signed_transaction_survives_a_reorganisation_and_a_restart(tmp_path: Path) -> None:
     file = tmp_path / "chain"
     chain = LedgerDriver(file=file).ledger
@@ -124,15 +100,15 @@ def test_the_queue_has_rules_of_geth(rpc: Rpc, monkeypatch: pytest.MonkeyPatch) 
         return rpc.error("eth_sendRawTransaction", signed(**changes))["message"]
 
     assert rpc.error("eth_sendRawTransaction", first)["message"] == "already known"
-    assert (
-        refused(nonce=3, gasPrice=TESTNET.base_fee_wei + 1) == "replacement transaction underpriced"
-    )
-    dear = rpc.result("eth_sendRawTransaction", signed(nonce=3, gasPrice=2 * TESTNET.base_fee_wei))
-    rest = BOBS_WEI - 3 * 200_000 * TESTNET.base_fee_wei
+    cheap = refused(nonce=3, gasPrice=TESTNET.base_fee_wei * 109 // 100)
+    assert cheap == "replacement transaction underpriced"
+    price_wei = TESTNET.base_fee_wei * 11 // 10
+    dear = rpc.result("eth_sendRawTransaction", signed(nonce=3, gasPrice=price_wei))
+    rest = BOBS_WEI - 200_000 * (price_wei + TESTNET.base_fee_wei)
     poor = refused(nonce=5, gasPrice=TESTNET.base_fee_wei, value=rest + 1)
     assert poor == (
         f"insufficient funds for gas * price + value: balance {BOBS_WEI}, queued cost "
-        f"{2 * 200_000 * TESTNET.base_fee_wei}, tx cost {rest + 1 + 200_000 * TESTNET.base_fee_wei}, overshot 1"
+        f"{200_000 * price_wei}, tx cost {rest + 1 + 200_000 * TESTNET.base_fee_wei}, overshot 1"
     )
     assert rpc.result(
         "eth_sendRawTransaction", signed(nonce=5, gasPrice=TESTNET.base_fee_wei, value=rest)
