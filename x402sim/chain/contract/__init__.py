@@ -16,14 +16,10 @@ from x402sim.text.words import as_given
 
 
 class Artifact(msgspec.Struct, frozen=True):
-    """The compiler's output, with the compiler's version and the source."""
+    """The compiler's output, as far as a world needs it."""
 
-    compiler: str
-    openzeppelin: str
-    source: str
     storage: dict[str, int]
     """The storage slot of each variable."""
-    functions: list[str]
     errors: list[str]
     """Signatures."""
     creation: str
@@ -89,25 +85,12 @@ MULTICALL = Address(bytes.fromhex("ca11bde05977b3631167028862be2a173976ca11"))
 """The address of Multicall3 on nearly every chain."""
 
 
-class _Compiled(msgspec.Struct, frozen=True):
-    source: str
-    runtime: dict[str, str]
-
-
-@cache
-def permit2_artifact() -> _Compiled:
-    """Return the committed artifact of Permit2.sol: the source's hash, and each code in hex."""
-    from importlib.resources import files
-
-    return msgspec.json.decode(
-        files(__name__).joinpath("Permit2.json").read_bytes(), type=_Compiled
-    )
-
-
 def shared_codes() -> dict[Address, bytes]:
     """Return the code of our own Multicall, of Permit2 and of both x402 proxies, by address."""
+    from importlib.resources import files
+
     at = {"Permit2": PERMIT2, "ExactProxy": EXACT_PROXY, "UptoProxy": UPTO_PROXY}
-    runtime = permit2_artifact().runtime
+    runtime = msgspec.json.decode(files(__name__).joinpath("Permit2.json").read_bytes())["runtime"]
     codes = {address: bytes.fromhex(runtime[name]) for name, address in at.items()}
     return {MULTICALL: artifact("Multicall").code, **codes}
 

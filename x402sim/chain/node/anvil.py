@@ -20,7 +20,6 @@ from x402sim.text.environment import passing
 from x402sim.text.words import as_given
 
 VARIABLE = "X402SIM_ANVIL"
-HOW_TO_GET_IT = f"npm install -g @foundry-rs/anvil, or set {VARIABLE} to its path"
 HARDFORK = "prague"
 """The EVM version; the ledger's gas prices are of the same."""
 BLOCK_GAS_LIMIT = 10**12
@@ -48,7 +47,8 @@ def find_anvil() -> Path:
     packages = [str(directory / "node_modules/.bin") for directory in (here, *here.parents)]
     found = shutil.which("anvil", path=os.pathsep.join([os.environ.get("PATH", ""), *packages]))
     if found is None:
-        raise ChainError(f"anvil was not found: {HOW_TO_GET_IT}")
+        how = f"npm install -g @foundry-rs/anvil, or set {VARIABLE} to its path"
+        raise ChainError(f"anvil was not found: {how}")
     return Path(found)
 
 

@@ -520,6 +520,12 @@ LINK_POLL_S = 2.0
 _HEADERS: Headers = [(b"content-type", b"application/json")]
 
 
+def request_of(call: RpcCall, number: int) -> Json:
+    """Return a call as a JSON-RPC request, numbered by its id."""
+    method, *parameters = call
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": parameters}
+
+
 class LinkedNode(AnyNode):
     """A node behind a transport of a world, such as a link that faults strike."""
 
@@ -540,14 +546,12 @@ class LinkedNode(AnyNode):
 
     async def answer(self, call: RpcCall) -> Any:
         """Return the result of a method, asked alone, or what `ask` would raise."""
-        method, *parameters = call
-        asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
         try:
-            body = await self.forward(encode(asked))
+            body = await self.forward(encode(request_of(call, 1)))
             return outcome_of(decode(body, Any))
         except BadMessage:
             text = shown(body.decode("utf-8", "replace"))
-            return NodeGone(f"{self.name} answered {method} with {text}")
+            return NodeGone(f"{self.name} answered {call[0]} with {text}")
         except NodeGone as gone:
             return gone
 
