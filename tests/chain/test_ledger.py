@@ -8,7 +8,6 @@ from tests.chain.helpers import (
     ALICE,
     MALLORY,
     OWNER,
-    RELAYER,
     SHOP,
     START_BASE,
     LedgerDriver,
@@ -22,7 +21,6 @@ from x402sim.chain.base import GAS_LIMIT, Block, ChainError
 from x402sim.chain.ledger.machine import KEPT_BLOCKS
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash
-from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.networks import TESTNET
 
 NO_MINTER = "FiatToken: caller is not a minter"
@@ -61,13 +59,6 @@ def test_native_currency_spent_while_waiting_reverts(driver):
     assert [driver.receipt(tx).succeeded for tx in sent] == [True] + [False] * 19
     left = driver.native_balance(ALICE.address_bytes)
     assert left == 0, "the gas took what was left, and never more"
-
-
-@pytest.mark.parametrize(("dropped", "following"), [([1], 1), ([0], 2), ([0, 1], 0)])
-def test_the_account_nonce_of_a_dropped_transaction_is_free_again(driver, dropped, following):
-    sent = [driver.put(payment(n)) for n in range(2)]
-    driver.reorg(2, drop=[sent[n] for n in dropped])
-    assert driver.account_nonce(RELAYER.address_bytes) == following
 
 
 def test_a_nonce_of_the_token_belongs_to_its_payer(driver):
@@ -122,21 +113,3 @@ def test_a_snapshot_is_remembered_however_long_the_chain_grows(driver):
     driver.mine(2 * KEPT_BLOCKS)
     assert driver.state._forgotten > 0
     assert driver.balance(SHOP) == 10_000
-
-
-# --- minters -------------------------------------------------------------------------
-
-
-def test_only_the_owner_mints(driver):
-    assert driver.refusal(abi.mint(SHOP.address_bytes, 5), MALLORY) == NO_MINTER
-    minted = driver.send(abi.mint(SHOP.address_bytes, 5), OWNER)
-    assert [log.topics[0] for log in minted.logs] == [abi.MINT_EVENT, abi.TRANSFER_EVENT]
-
-
-def test_all_tokens_together_are_one_word(driver):
-    largest = MAX_UINT256 // 2  # of one balance
-    for payee, amount_base in ((SHOP, largest), (MALLORY, largest - START_BASE), (OWNER, 1)):
-        assert driver.refusal(abi.mint(payee.address_bytes, amount_base), OWNER) is None
-    assert driver.state.supply == MAX_UINT256
-    one_more = driver.refusal(abi.mint(OWNER.address_bytes, 1), OWNER)
-    assert one_more == "SafeMath: addition overflow"

@@ -1,12 +1,7 @@
-"""Permit2 on the ledger beyond single calls: history, files, forced reverts, memory."""
-
-from pathlib import Path
-
-import pytest
+"""Permit2 on the ledger beyond single calls: history, reorganisations, forced reverts."""
 
 from tests.chain.helpers import ALICE, NOW_S, RELAYER, SHOP, LedgerDriver
-from x402sim.chain.base import Call, Reverted
-from x402sim.chain.reverts import data_of, text_of
+from x402sim.chain.base import Call
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import PrivateKey, sign
 from x402sim.protocol.networks import TESTNET
@@ -33,45 +28,26 @@ SETTLE = abi.settle(AUTH, AUTH.amount, sign(DIGEST, PrivateKey(ALICE.private_key
 
 def bitmap(driver: LedgerDriver, block: int | None = None) -> int:
     data = abi.nonce_bitmap(ALICE.address_bytes, AUTH.nonce)
-    asked = driver.ledger.call(Call(RELAYER.address_bytes, PERMIT2, data), block)
-    return int.from_bytes(driver.run(asked))
+    return int.from_bytes(driver.call(Call(RELAYER.address_bytes, PERMIT2, data), block))
 
 
 def paid(driver: LedgerDriver) -> str | None:
     """Approve and settle; return the revert reason."""
     driver.send(abi.approve(PERMIT2, 10_000), ALICE)
-    receipt = driver.run(driver.ledger.receipt(driver.put(SETTLE, to=EXACT_PROXY)))
-    return receipt.revert_reason
+    return driver.receipt(driver.put(SETTLE, to=EXACT_PROXY)).revert_reason
 
 
 def test_a_used_nonce_is_part_of_history_and_reorganisations_give_it_back():
     driver = LedgerDriver()
     assert paid(driver) is None
-    height = driver.run(driver.ledger.height())
+    height = driver.height()
     assert [bitmap(driver, block) for block in (height - 1, height, None)] == [0, 1 << 5, 1 << 5]
-    snapshot_gone = driver.run(driver.ledger.block(height)).tx_hashes
-    driver.run(driver.ledger.reorg(1, snapshot_gone))
+    driver.reorg(1, driver.block(height).tx_hashes)
     assert (bitmap(driver), driver.balance(SHOP)) == (0, 0)
-
-
-def test_a_ledger_on_disk_keeps_used_nonces(tmp_path: Path):
-    first = LedgerDriver(file=tmp_path / "chain")
-    assert paid(first) is None
-    first.ledger.close()
-    again = LedgerDriver(file=tmp_path / "chain", now=first.now)
-    assert (bitmap(again), again.balance(SHOP)) == (1 << 5, 10_000)
-    again.ledger.close()
 
 
 def test_a_forced_revert_strikes_a_settlement_that_names_the_account():
     driver = LedgerDriver()
-    driver.run(driver.ledger.force_revert(1, SHOP.address_bytes))
+    driver.force_revert(1, SHOP.address_bytes)
     assert paid(driver) == "TRANSFER_FROM_FAILED"
     assert (bitmap(driver), driver.balance(SHOP)) == (0, 0)
-
-
-@pytest.mark.parametrize("text", ["InvalidNonce()", "InvalidAmount()", "InvalidAmount(7)"])
-def test_a_custom_error_is_text_and_data(text):
-    data = data_of(Reverted(text))
-    assert text_of(data) == text
-    assert len(data) == (36 if "7" in text else 4)

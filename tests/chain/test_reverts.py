@@ -6,8 +6,9 @@ from eth_utils import keccak
 from hypothesis import given, settings, strategies as st
 
 from x402sim.chain import contract
+from x402sim.chain.base import Reverted
 from x402sim.chain.ledger.frame import TABLES
-from x402sim.chain.reverts import Cause, cause, text_of
+from x402sim.chain.reverts import Cause, cause, data_of, text_of
 from x402sim.protocol.crypto import checksum
 
 ERRORS = contract.artifact().errors
@@ -43,10 +44,16 @@ def test_a_sentence_is_itself(sentence: str):
     assert text_of(selector("Error(string)") + encode(["string"], [sentence])) == sentence
 
 
-@pytest.mark.parametrize("code", [0x01, 0x11, 0x12, 0x41])
-def test_a_panic_tells_its_code(code: int):
-    data = selector("Panic(uint256)") + encode(["uint256"], [code])
-    assert text_of(data) == f"Panic({hex(code)})"
+@pytest.mark.parametrize("text", ["InvalidNonce()", "InvalidAmount()", "InvalidAmount(7)"])
+def test_a_custom_error_of_permit2_is_text_and_data(text: str):
+    data = data_of(Reverted(text))
+    assert text_of(data) == text
+    assert len(data) == (36 if "7" in text else 4)
+
+
+def test_a_panic_tells_its_code():
+    data = selector("Panic(uint256)") + encode(["uint256"], [0x11])
+    assert text_of(data) == "Panic(0x11)"
 
 
 TOO_LONG = selector("StringTooLong(string)") + encode(["string"], ["x" * 32])
@@ -57,10 +64,6 @@ TOO_LONG = selector("StringTooLong(string)") + encode(["string"], ["x" * 32])
 )
 def test_unknown_custom_errors_are_shown_as_hex(data: bytes):
     assert text_of(data) == f"custom error 0x{data.hex()}"
-
-
-def test_a_revert_that_says_nothing_is_empty():
-    assert text_of(b"") == ""
 
 
 @given(st.sampled_from(ERRORS), st.binary(max_size=40))

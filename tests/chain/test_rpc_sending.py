@@ -21,12 +21,7 @@ from x402sim.protocol.networks import TESTNET
 from x402sim.tasks import Turns
 
 TOKEN = checksum(TESTNET.asset)
-BOB_BYTES, BOB, BOB_KEY, BOBS_WEI = (
-    RELAYER.address_bytes,
-    RELAYER.address,
-    bytes.fromhex(RELAYER.private_key[2:]),
-    10**21,
-)
+BOB, BOB_KEY, BOBS_WEI = RELAYER.address, bytes.fromhex(RELAYER.private_key[2:]), 10**21
 
 
 def signed(key: bytes = BOB_KEY, **changes: Any) -> str:
@@ -68,30 +63,6 @@ def test_a_refused_transaction_leaves_no_trace(
     assert rpc.result("eth_blockNumber") == "0x0"
 
 
-def test_waiting_transactions_are_counted_listed_and_replaced(rpc: Rpc) -> None:
-    rpc.run(rpc.ledger.set_automine(False))
-    first = signed(gasPrice=TESTNET.base_fee_wei)
-    old = rpc.result("eth_sendRawTransaction", first)
-    second = rpc.result("eth_sendRawTransaction", signed(nonce=1, to=checksum(SHOP), data=b""))
-    assert rpc.error("eth_sendRawTransaction", first)["message"] == "already known"
-    cheap = signed(gasPrice=TESTNET.base_fee_wei * 109 // 100)
-    error = rpc.error("eth_sendRawTransaction", cheap)
-    assert error["message"] == "replacement transaction underpriced"
-    new = rpc.result("eth_sendRawTransaction", signed(gasPrice=TESTNET.base_fee_wei * 11 // 10))
-    counts = [rpc.result("eth_getTransactionCount", BOB, tag) for tag in ("latest", "pending")]
-    assert counts == ["0x0", "0x2"]
-    assert rpc.result("eth_getTransactionByHash", old) is None
-    pending = rpc.result("eth_getBlockByNumber", "pending", False)
-    assert (pending["number"], pending["hash"]) == ("0x1", None)
-    assert pending["transactions"] == [new, second]
-    assert pending["parentHash"] == rpc.result("eth_getBlockByNumber", "latest")["hash"]
-    full = rpc.result("eth_getBlockByNumber", "pending", True)
-    assert [tx["hash"] for tx in full["transactions"]] == [new, second]
-    rpc.run(rpc.ledger.mine())
-    assert rpc.result("eth_getBlockByNumber", "latest")["transactions"] == [new, second]
-    assert rpc.result("eth_getTransactionCount", BOB, "0x0") == "0x0"
-
-
 def test_a_signed_transaction_survives_a_reorganisation_and_a_restart(tmp_path: Path) -> None:
     file = tmp_path / "chain"
     chain = LedgerDriver(file=file).ledger
@@ -124,15 +95,15 @@ def test_the_queue_has_rules_of_geth(rpc: Rpc, monkeypatch: pytest.MonkeyPatch) 
         return rpc.error("eth_sendRawTransaction", signed(**changes))["message"]
 
     assert rpc.error("eth_sendRawTransaction", first)["message"] == "already known"
-    assert (
-        refused(nonce=3, gasPrice=TESTNET.base_fee_wei + 1) == "replacement transaction underpriced"
-    )
-    dear = rpc.result("eth_sendRawTransaction", signed(nonce=3, gasPrice=2 * TESTNET.base_fee_wei))
-    rest = BOBS_WEI - 3 * 200_000 * TESTNET.base_fee_wei
+    cheap = refused(nonce=3, gasPrice=TESTNET.base_fee_wei * 109 // 100)
+    assert cheap == "replacement transaction underpriced"
+    price_wei = TESTNET.base_fee_wei * 11 // 10
+    dear = rpc.result("eth_sendRawTransaction", signed(nonce=3, gasPrice=price_wei))
+    rest = BOBS_WEI - 200_000 * (price_wei + TESTNET.base_fee_wei)
     poor = refused(nonce=5, gasPrice=TESTNET.base_fee_wei, value=rest + 1)
     assert poor == (
         f"insufficient funds for gas * price + value: balance {BOBS_WEI}, queued cost "
-        f"{2 * 200_000 * TESTNET.base_fee_wei}, tx cost {rest + 1 + 200_000 * TESTNET.base_fee_wei}, overshot 1"
+        f"{200_000 * price_wei}, tx cost {rest + 1 + 200_000 * TESTNET.base_fee_wei}, overshot 1"
     )
     assert rpc.result(
         "eth_sendRawTransaction", signed(nonce=5, gasPrice=TESTNET.base_fee_wei, value=rest)
@@ -151,6 +122,12 @@ def test_the_queue_has_rules_of_geth(rpc: Rpc, monkeypatch: pytest.MonkeyPatch) 
     assert rpc.result("txpool_content") == {"pending": {}, "queued": {}}
 
 
+def coins(rpc: Rpc, *nonces: int) -> list[str]:
+    """Send a transaction of Bob's with each of these nonces; return the hashes."""
+    sent = (signed(nonce=nonce, to=checksum(SHOP), data=b"") for nonce in nonces)
+    return [rpc.result("eth_sendRawTransaction", raw) for raw in sent]
+
+
 def delegation(nonce: int) -> Any:
     """Return Bob's delegation to an account, which uses a nonce of his."""
     asked = {"chainId": TESTNET.chain_id, "address": checksum(SHOP), "nonce": nonce}
@@ -160,10 +137,7 @@ def delegation(nonce: int) -> Any:
 @pytest.mark.parametrize("automine", [True, False])
 def test_a_delegation_that_uses_the_missing_nonce_ends_the_gap(rpc: Rpc, automine: bool) -> None:
     rpc.run(rpc.ledger.set_automine(automine))
-    stale, ahead, far = (
-        rpc.result("eth_sendRawTransaction", signed(nonce=nonce, to=checksum(SHOP), data=b""))
-        for nonce in (1, 2, 4)
-    )
+    stale, ahead, far = coins(rpc, 1, 2, 4)
     key = bytes.fromhex(ALICE.private_key[2:])
     sent = signed(key, type=4, authorizationList=[delegation(0), delegation(1)])
     rpc.result("eth_sendRawTransaction", sent)
@@ -186,10 +160,7 @@ def test_a_delegation_that_uses_the_missing_nonce_ends_the_gap(rpc: Rpc, automin
 @pytest.mark.parametrize("automine", [True, False])
 def test_a_nonce_that_is_set_ends_the_gap(rpc: Rpc, automine: bool) -> None:
     rpc.run(rpc.ledger.set_automine(automine))
-    stale, ahead, far = (
-        rpc.result("eth_sendRawTransaction", signed(nonce=nonce, to=checksum(SHOP), data=b""))
-        for nonce in (1, 2, 4)
-    )
+    stale, ahead, far = coins(rpc, 1, 2, 4)
     rpc.run(rpc.ledger.set_nonce(RELAYER.address_bytes, 2))
     assert rpc.result("eth_getTransactionByHash", stale) is None
     assert rpc.result("eth_getTransactionCount", BOB, "pending") == "0x3"
@@ -201,10 +172,7 @@ def test_a_nonce_that_is_set_ends_the_gap(rpc: Rpc, automine: bool) -> None:
 
 def test_a_nonce_that_is_set_counts_what_waits_and_takes_out_what_can_never_run(rpc: Rpc) -> None:
     rpc.run(rpc.ledger.set_automine(False))
-    stale, kept = (
-        rpc.result("eth_sendRawTransaction", signed(nonce=nonce, to=checksum(SHOP), data=b""))
-        for nonce in (0, 1)
-    )
+    stale, kept = coins(rpc, 0, 1)
     rpc.run(rpc.ledger.set_nonce(RELAYER.address_bytes, 1))
     assert rpc.result("eth_getTransactionCount", BOB, "pending") == "0x2"
     assert rpc.result("eth_getTransactionByHash", stale) is None
@@ -270,7 +238,7 @@ def test_calls_on_the_pending_block_share_its_execution_and_leave_others_their_t
     send(50, 3)
     assert asyncio.run(paid("pending", "pending")) == [53, 53]
     assert executed == 53
-    rpc.run(rpc.ledger.set_native_balance(BOB_BYTES, BOBS_WEI))
+    rpc.run(rpc.ledger.set_native_balance(RELAYER.address_bytes, BOBS_WEI))
     assert asyncio.run(paid("pending")) == [53]
     assert executed == 2 * 53
     dear = signed(nonce=52, data=payment("dear", value=5), gasPrice=3 * TESTNET.base_fee_wei)

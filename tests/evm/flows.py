@@ -106,11 +106,15 @@ def with_v(make: Callable[[str], bytes], v: int = 27) -> bytes:
     return next(data for name in map(str, count()) if v_of(data := make(name)) == v)
 
 
-def common(domain: Domain) -> list[Flow]:
-    """Return the flows of payments, transfers and allowances, in the order they are done."""
+def flows(domain: Domain) -> list[Flow]:
+    """Return all flows, which are accepted, in the order they are done on a new chain."""
 
-    def pay(name: str, value: int = 10_000, **changes: object) -> bytes:
-        return paid(name, ALICE, SHOP, value, domain=domain, **changes)  # type: ignore[arg-type]
+    def pay(name: str, value: int = 10_000, **changes: Any) -> bytes:
+        return paid(name, ALICE, SHOP, value, domain=domain, **changes)
+
+    def permitted(used: int, deadline: int = NOW_S + 300, *, packed: bool = False) -> bytes:
+        permit = Permit(alice, mallory, 1000 + used, used, deadline)
+        return permit_call(permit, domain=domain, packed=packed)
 
     taken = abi.calldata(abi.TRANSFER_FROM, alice, shop, 10)
     return [
@@ -133,65 +137,30 @@ def common(domain: Domain) -> list[Flow]:
         Flow("last approval", abi.calldata(abi.APPROVE, mallory, 0), ALICE),
         Flow("endless approval", abi.calldata(abi.APPROVE, mallory, 2**256 - 1), ALICE),
         Flow("endless transfer from", taken, MALLORY),
-    ]
-
-
-def wallets(domain: Domain) -> list[Flow]:
-    """Return the flows of a smart wallet, and of signatures as bytes."""
-
-    def pay(name: str, *, packed: bool = True, **changes: Any) -> bytes:
-        return paid(name, ALICE, SHOP, domain=domain, packed=packed, **changes)
-
-    return [
+        # of a smart wallet, and of signatures as bytes
         Flow("transfer to a wallet", abi.transfer(WALLET, 50_000), ALICE),
-        Flow("settlement of a wallet", pay("wallet", packed=False, from_=WALLET)),
-        Flow("settlement of a wallet as bytes", pay("wallet, again", from_=WALLET)),
-        Flow("settlement as bytes", pay("l")),
-        Flow("receipt as bytes", pay("m", receive=True), SHOP),
+        Flow("settlement of a wallet", pay("wallet", from_=WALLET)),
+        Flow("settlement of a wallet as bytes", pay("wallet, again", from_=WALLET, packed=True)),
+        Flow("settlement as bytes", pay("l", packed=True)),
+        Flow("receipt as bytes", pay("m", receive=True, packed=True), SHOP),
         Flow("cancellation as bytes", cancel_call(nonce("n"), packed=True, domain=domain)),
-    ]
-
-
-def roles() -> list[Flow]:
-    """Return the flows of the owner: a mint, the blacklist and the pause."""
-    return [
+        # of those with a role
         Flow("first mint", abi.mint(owner, 7), OWNER),
         Flow("blacklisting", abi.calldata(abi.BLACKLIST, shop), OWNER),
         Flow("unblacklisting", abi.calldata(abi.UNBLACKLIST, shop), OWNER),
         Flow("pause", abi.PAUSE, OWNER),
         Flow("unpause", abi.UNPAUSE, OWNER),
-    ]
-
-
-def permits(domain: Domain) -> list[Flow]:
-    """Return the flows of Circle's permits, and of its changes of allowances."""
-
-    def permitted(used: int, deadline: int = NOW_S + 300, *, packed: bool = False) -> bytes:
-        permit = Permit(alice, mallory, 1000 + used, used, deadline)
-        return permit_call(permit, domain=domain, packed=packed)
-
-    return [
+        # of changes of allowances
         Flow("decrease", abi.calldata(abi.DECREASE_ALLOWANCE, mallory, 7), ALICE),
         Flow("increase", abi.calldata(abi.INCREASE_ALLOWANCE, mallory, 5), ALICE),
         Flow("first permit", permitted(0)),
         Flow("permit", permitted(1)),
         Flow("permit as bytes", permitted(2, packed=True)),
         Flow("endless permit", permitted(3, 2**256 - 1)),
-    ]
-
-
-def delegated(domain: Domain) -> list[Flow]:
-    """Return the flows of an account with a smart wallet's code (EIP-7702)."""
-    return [
+        # of an account with a smart wallet's code (EIP-7702)
         Flow("", abi.transfer(DELEGATE.address_bytes, 50_000), ALICE),
         Flow("settlement of a delegate", paid("g", DELEGATE, SHOP, 10_000, domain=domain)),
     ]
-
-
-def flows(domain: Domain) -> list[Flow]:
-    """Return all flows, which are accepted, in the order they are done on a new chain."""
-    further = [*wallets(domain), *roles(), *permits(domain), *delegated(domain)]
-    return [*common(domain), *further]
 
 
 # --- the refusals -------------------------------------------------------------------------
@@ -216,8 +185,12 @@ def refusals(domain: Domain) -> list[Flow]:
         Flow("not enough", abi.transfer(shop, MUCH), ALICE),
         Flow("to nobody", abi.transfer(ZERO_ADDRESS, 1), ALICE),
         *_allowances(),
-        *_minting(),
-        *_roles(),
+        Flow("no minter", abi.mint(alice, 7), MALLORY),
+        Flow("nothing", abi.mint(alice, 0), OWNER),
+        Flow("to nobody", abi.mint(ZERO_ADDRESS, 1), OWNER),
+        *(Flow("a stranger", function, MALLORY) for function in (abi.PAUSE, abi.UNPAUSE)),
+        Flow("a stranger", abi.calldata(abi.BLACKLIST, shop), MALLORY),
+        Flow("a stranger", abi.calldata(abi.UNBLACKLIST, shop), MALLORY),
         *_blacklisted(domain),
         Flow("", abi.PAUSE, OWNER),
         *_paused(domain),
@@ -308,18 +281,6 @@ def _allowances() -> Iterator[Flow]:
     yield Flow("too little", abi.calldata(abi.DECREASE_ALLOWANCE, shop, 2**256 - 1), ALICE)
 
 
-def _minting() -> Iterator[Flow]:
-    yield Flow("no minter", abi.mint(alice, 7), MALLORY)
-    yield Flow("nothing", abi.mint(alice, 0), OWNER)
-    yield Flow("to nobody", abi.mint(ZERO_ADDRESS, 1), OWNER)
-
-
-def _roles() -> Iterator[Flow]:
-    for function in (abi.PAUSE, abi.UNPAUSE, *(f + abi.word(shop) for f in BLACKLISTING)):
-        yield Flow("a stranger", function, MALLORY)
-
-
-BLACKLISTING = (abi.BLACKLIST, abi.UNBLACKLIST)
 OVERLOADS = [*product((False, True), repeat=2)]
 """Of a payment: whether its signature goes as bytes, and whether the payee sends it."""
 

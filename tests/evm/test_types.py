@@ -36,6 +36,11 @@ def wish(signer: Wallet, nonce: int, account: str, chain_id: int = TESTNET.chain
     return Account.sign_authorization(asked, signer.private_key)
 
 
+def delegating(driver: ChainDriver, sender: Wallet, *wishes: Any, **changes: Any) -> Any:
+    """Send a transaction with delegations."""
+    return sent(driver, sender, type=4, authorizationList=[*wishes], **FEES, **changes)
+
+
 def test_an_access_list_costs_the_same(two: list[ChainDriver]) -> None:
     lists = [[], [{"address": SHOP.address, "storageKeys": ["0x" + "11" * 32]}]]
     asked = {"from": ALICE.address, "to": checksum(TOKEN)}
@@ -61,17 +66,7 @@ def test_an_account_takes_the_code_of_a_wallet_pays_by_it_and_gives_it_back(
         to_wallet = wish(
             ALICE, driver.account_nonce(ALICE.address_bytes), checksum(WALLET), chain_id
         )
-        seen = [
-            sent(
-                driver,
-                RELAYER,
-                type=4,
-                authorizationList=[to_wallet],
-                to=SHOP.address,
-                data=b"",
-                **FEES,
-            )
-        ]
+        seen = [delegating(driver, RELAYER, to_wallet, to=SHOP.address, data=b"")]
         code = driver.rpc.result("eth_getCode", ALICE.address, "latest")
         assert code == "0xef0100" + WALLET.hex()
         data = paid("by code", ALICE, SHOP, domain=driver.domain, packed=True)
@@ -82,25 +77,14 @@ def test_an_account_takes_the_code_of_a_wallet_pays_by_it_and_gives_it_back(
             wish(NEW, 0, checksum(WALLET), 1),
             wish(NEW, 3, checksum(WALLET)),
         ]
-        seen.append(sent(driver, RELAYER, type=4, authorizationList=refused, **FEES))
+        seen.append(delegating(driver, RELAYER, *refused))
         assert driver.rpc.result("eth_getCode", NEW.address, "latest") == "0x"
-        both = [
-            wish(NEW, 0, MALLORY.address),
-            wish(NEW, 1, MALLORY.address),
-        ]
-        seen.append(sent(driver, ALICE, type=4, authorizationList=both, **FEES))
+        both = (wish(NEW, number, MALLORY.address) for number in (0, 1))
+        seen.append(delegating(driver, ALICE, *both))
         back = wish(ALICE, driver.account_nonce(ALICE.address_bytes), "0x" + "00" * 20)
-        seen.append(sent(driver, RELAYER, type=4, authorizationList=[back], **FEES))
-        seen.append(
-            sent(
-                driver,
-                ALICE,
-                type=4,
-                authorizationList=[wish(NEW, 2, MALLORY.address)],
-                data=abi.transfer(SHOP.address_bytes, 2 * START_BASE),
-                **FEES,
-            )
-        )
+        seen.append(delegating(driver, RELAYER, back))
+        too_much = abi.transfer(SHOP.address_bytes, 2 * START_BASE)
+        seen.append(delegating(driver, ALICE, wish(NEW, 2, MALLORY.address), data=too_much))
         codes = [driver.rpc.result("eth_getCode", it.address, "latest") for it in (ALICE, NEW)]
         assert codes == ["0x", "0xef0100" + MALLORY.address_bytes.hex()]
         nonces = [driver.account_nonce(it.address_bytes) for it in (ALICE, NEW, RELAYER)]
@@ -112,7 +96,7 @@ def test_an_account_takes_the_code_of_a_wallet_pays_by_it_and_gives_it_back(
 
 def test_geth_refunds_nothing_for_an_account_that_was_never_there(two: list[ChainDriver]) -> None:
     """A row of the table in `ledger/gas.py`: anvil does."""
-    more = {"type": 4, "authorizationList": [wish(NEW, 0, MALLORY.address)], **FEES}
-    real, ours = (sent(driver, RELAYER, to=SHOP.address, data=b"", **more) for driver in two)
+    asked = wish(NEW, 0, MALLORY.address)
+    real, ours = (delegating(it, RELAYER, asked, to=SHOP.address, data=b"") for it in two)
     gas = 21_000 + 25_000
     assert [int(it["gasUsed"], 16) for it in (ours, real)] == [gas, gas - gas // 5]

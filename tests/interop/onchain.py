@@ -54,7 +54,7 @@ def node() -> Iterator[AnvilNode]:
         balances = dict.fromkeys(accounts, FIRST_BASE)
         circle.install(made, BASE_SEPOLIA, OWNER.address_bytes, balances)
         ask = made.rpc.ask_now
-        ask("anvil_setCode", to_hex(contract.MULTICALL), to_hex(contract.multicall_code()))
+        ask("anvil_setCode", to_hex(contract.MULTICALL), contract.artifact("Multicall").runtime)
         for wallet in (OWNER, RELAYER):
             ask("anvil_setBalance", to_hex(wallet.address_bytes), hex(PLENTY_WEI))
         ask("evm_mine")  # a block whose time is now

@@ -15,31 +15,21 @@ from x402sim.protocol.crypto import Address, checksum, to_hex
 
 PANIC = abi.selector("Panic(uint256)")
 SENTENCE = abi.selector("Error(string)")
-
-
 _PERMIT2 = (
-    *(("InvalidNonce",), ("InvalidSignature",), ("InvalidSigner",), ("InvalidSignatureLength",)),
-    *(("InvalidContractSignature",), ("InvalidAmount", "uint256"), ("SignatureExpired", "uint256")),
-    *(("InvalidAmount",), ("InvalidOwner",), ("InvalidDestination",), ("PaymentTooEarly",)),
-    *(("Permit2612AmountMismatch",), ("AmountExceedsPermitted",), ("UnauthorizedFacilitator",)),
+    *("InvalidNonce()", "InvalidSignature()", "InvalidSigner()", "InvalidSignatureLength()"),
+    *("InvalidContractSignature()", "InvalidAmount(uint256)", "SignatureExpired(uint256)"),
+    *("InvalidAmount()", "InvalidOwner()", "InvalidDestination()", "PaymentTooEarly()"),
+    *("Permit2612AmountMismatch()", "AmountExceedsPermitted()", "UnauthorizedFacilitator()"),
 )
-"""The custom errors of Permit2 and of the proxies: name and types."""
-_SELECTORS = {
-    (name, len(kinds)): abi.selector(f"{name}({','.join(kinds)})") for name, *kinds in _PERMIT2
-}
-
-
-def custom(name: str, *values: int) -> str:
-    """Return a custom error as text."""
-    return f"{name}({', '.join(map(str, values))})"
+"""The custom errors of Permit2 and of the proxies."""
 
 
 def data_of(reverted: Reverted) -> bytes:
     """Return the revert data, of a sentence or a custom error of Permit2; empty without data."""
-    name, _, rest = str(reverted).partition("(")
-    values = [int(each) for each in rest[:-1].split(", ") if each.isdecimal()]
-    if rest and (found := _SELECTORS.get((name, len(values)))):
-        return found + abi.word(*values)
+    name, _, value = str(reverted).removesuffix(")").partition("(")
+    signature = f"{name}(uint256)" if value.isdecimal() else f"{name}({value})"
+    if signature in _PERMIT2:
+        return abi.selector(signature) + (abi.word(int(value)) if value else b"")
     data = abi.revert_data(str(reverted)) if str(reverted) else b""
     return data[:-1] + bytes([reverted.last]) if reverted.last else data
 
@@ -73,8 +63,8 @@ def _errors() -> dict[bytes, tuple[str, list[str]]]:
     """Return name and types of the custom errors of Permit2, the proxies and our contract, if the
     values are single words.
     """
-    found = {_SELECTORS[name, len(kinds)]: (name, kinds) for name, *kinds in _PERMIT2}
-    for signature in contract.artifact().errors:
+    found = {}
+    for signature in (*_PERMIT2, *contract.artifact().errors):
         name, kinds = signature.removesuffix(")").split("(")
         if "string" not in kinds:
             found[abi.selector(signature)] = name, kinds.split(",") if kinds else []

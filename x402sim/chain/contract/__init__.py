@@ -16,19 +16,20 @@ from x402sim.text.words import as_given
 
 
 class Artifact(msgspec.Struct, frozen=True):
-    """The compiler's output, with the compiler's version and the source."""
+    """The compiler's output, as far as a world needs it."""
 
-    compiler: str
-    openzeppelin: str
-    source: str
     storage: dict[str, int]
     """The storage slot of each variable."""
-    functions: list[str]
     errors: list[str]
     """Signatures."""
     creation: str
     runtime: str
     """Hex; zeros stand in place of the constructor's immutable values."""
+
+    @property
+    def code(self) -> bytes:
+        """`runtime` as bytes."""
+        return bytes.fromhex(self.runtime[2:])
 
 
 @cache
@@ -84,38 +85,20 @@ MULTICALL = Address(bytes.fromhex("ca11bde05977b3631167028862be2a173976ca11"))
 """The address of Multicall3 on nearly every chain."""
 
 
-@cache
-def multicall_code() -> bytes:
-    """Return the code of our own Multicall contract, which has Multicall3's functions."""
-    return bytes.fromhex(artifact("Multicall").runtime[2:])
-
-
-class _Compiled(msgspec.Struct, frozen=True):
-    source: str
-    runtime: dict[str, str]
-
-
-@cache
-def permit2_artifact() -> _Compiled:
-    """Return the committed artifact of Permit2.sol: the source's hash, and each code in hex."""
+def shared_codes() -> dict[Address, bytes]:
+    """Return the code of our own Multicall, of Permit2 and of both x402 proxies, by address."""
     from importlib.resources import files
 
-    return msgspec.json.decode(
-        files(__name__).joinpath("Permit2.json").read_bytes(), type=_Compiled
-    )
-
-
-def permit2_codes() -> dict[Address, bytes]:
-    """Return the code of our own Permit2 and of both x402 proxies, by address."""
     at = {"Permit2": PERMIT2, "ExactProxy": EXACT_PROXY, "UptoProxy": UPTO_PROXY}
-    runtime = permit2_artifact().runtime
-    return {address: bytes.fromhex(runtime[name]) for name, address in at.items()}
+    runtime = msgspec.json.decode(files(__name__).joinpath("Permit2.json").read_bytes())["runtime"]
+    codes = {address: bytes.fromhex(runtime[name]) for name, address in at.items()}
+    return {MULTICALL: artifact("Multicall").code, **codes}
 
 
 @cache
 def wallet_code() -> bytes:
     """Return the code of a smart wallet, an account that is a contract (EIP-1271)."""
-    return bytes.fromhex(artifact("SmartWallet").runtime[2:])
+    return artifact("SmartWallet").code
 
 
 def wallet_storage(owner: Address) -> dict[bytes, bytes]:

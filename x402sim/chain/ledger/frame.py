@@ -105,15 +105,6 @@ def call_other(state: LedgerState, account: Address, data: bytes) -> bytes:
     return abi.VALID_SIGNATURE if signer in (owner, account) else INVALID
 
 
-def contract_accepts(state: LedgerState, account: Address, digest: bytes, signature: bytes) -> bool:
-    """Return whether an account's contract accepts a signature as the account's (EIP-1271)."""
-    try:
-        answer = call_other(state, account, abi.is_valid_signature(digest, signature))
-    except Reverted:
-        return False
-    return answer[:32] == abi.VALID_SIGNATURE
-
-
 # --- when an authorization is refused ---------------------------------------------------
 
 
@@ -133,14 +124,17 @@ class Spend(msgspec.Struct, frozen=True, gc=False):
         If the payer is a contract, only the contract's answer counts (EIP-1271).
         """
         payer = self.authorization.from_
-        if payer in self.state.codes:
-            is_valid = contract_accepts(self.state, payer, self.digest, self.signature)
-            return "" if is_valid else "FiatTokenV2: invalid signature"
         try:
-            signer = recover(self.digest, self.signature)
+            if payer in self.state.codes:
+                asked = abi.is_valid_signature(self.digest, self.signature)
+                is_valid = call_other(self.state, payer, asked)[:32] == abi.VALID_SIGNATURE
+            else:
+                is_valid = recover(self.digest, self.signature) == payer
         except BadSignature as bad:
             return str(bad)
-        return "" if signer == payer else "FiatTokenV2: invalid signature"
+        except Reverted:
+            is_valid = False
+        return "" if is_valid else gas.NOT_SIGNED
 
 
 _NOT_PAUSED: Rule[Any, str] = Rule(
@@ -164,7 +158,7 @@ _UNUSED: Rule[Spend, str] = Rule(
 _SIGNED: Rule[Spend, str] = Rule(
     "5/signature-proves",
     lambda c: not c.signature_fault(),
-    "FiatTokenV2: invalid signature",
+    gas.NOT_SIGNED,
     Spend.signature_fault,
 )
 TRANSFER: Rules[Spend, str] = (
@@ -206,17 +200,6 @@ CLAUSES = (
 of `token.py` and of this file."""
 
 
-def without_rows(left_out: Iterable[tuple[str, str]]) -> dict[str, Rules[Spend, str]]:
-    """Return the tables without some rows, given by (name of the table, clause).
-
-    Raises `KeyError` if there is no such row.
-    """
-    tables = dict(TABLES)
-    for table, clause in left_out:
-        tables[table] = without(tables[table], clause)
-    return tables
-
-
 # --- the call ---------------------------------------------------------------------------
 
 Key = TypeVar("Key")
@@ -247,15 +230,19 @@ AT_ONCE = {
 
 
 class Token:
-    """The token contract: constants, owner, rules and prices."""
+    """The token contract: constants, owner, rules and prices.
+
+    `left_out` are the rows that its tables lack, by (name of the table, clause); raises `KeyError`
+    if there is no such row.
+    """
 
     def __init__(
-        self, network: Network, owner: Address, left_out: Iterable[tuple[str, str]] = ()
+        self, network: Network, owner: Address, left_out: Iterable[tuple[str, str]]
     ) -> None:
-        self.network = network
-        self.owner = owner
-        self.rules = without_rows(left_out)
-        self.prices = gas.prices()
+        self.network, self.owner, self.prices = network, owner, gas.prices()
+        self.rules = dict(TABLES)
+        for table, clause in left_out:
+            self.rules[table] = without(self.rules[table], clause)
 
 
 Event = tuple[Address, tuple[bytes, ...], bytes]
@@ -278,7 +265,7 @@ class Frame(msgspec.Struct, gc=False):
     state: LedgerState
     call: Call
     now_s: int
-    gas_used: int
+    gas_used: int = 0
     """Refunds are not counted."""
     logs: list[Event] = []
     refund: int = 0
@@ -291,6 +278,9 @@ class Frame(msgspec.Struct, gc=False):
     broken: str = gas.SHORT
     """Why the call was refused: the name of its row in the table of gas."""
 
+    def __post_init__(self) -> None:
+        self.gas_used = self.token.prices.accepted(self.call.data)
+
     def emit(self, event: bytes, *indexed: bytes, data: bytes = b"") -> None:
         """Emit an event."""
         topics = (event, *[each.rjust(32, b"\0") for each in indexed])
@@ -302,15 +292,13 @@ class Frame(msgspec.Struct, gc=False):
         """
         case = Spend(self.state, self.call.sender, self.now_s, auth, digest, signature)
         for rule in self.token.rules[table]:
-            if not rule.holds(case):
-                self._refuse(rule, case)
+            if rule.holds(case):
+                continue
+            reason = rule.reason(case) or rule.refusal
+            if rule.clause == "5/signature-proves":
+                self.refuse_signature(case, reason)
+            self.refuse(reason, rule.clause if rule.clause.endswith("blacklisted") else reason)
         self.proved(auth.from_, signature)
-
-    def _refuse(self, rule: Rule[Spend, str], case: Spend) -> NoReturn:
-        reason = rule.reason(case) or rule.refusal
-        if rule.clause == "5/signature-proves":
-            self.refuse_signature(case, reason)
-        self.refuse(reason, rule.clause if rule.clause.endswith("blacklisted") else reason)
 
     def refuse_signature(self, case: Spend, reason: str) -> NoReturn:
         """Raise `Reverted` after the signature was checked; a malformed one is never recovered, and

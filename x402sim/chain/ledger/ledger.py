@@ -24,7 +24,7 @@ from x402sim.chain.base import (
 from x402sim.chain.contract import MULTICALL
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.frame import Frame, Token
-from x402sim.chain.ledger.machine import Machine, admit
+from x402sim.chain.ledger.machine import Machine, Which, admit
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS
 from x402sim.chain.ledger.operations import (
     ARRIVALS,
@@ -41,8 +41,6 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.networks import Network
 
-Which = int | LedgerState | None
-"""A state: after a block, as `pending` returns it, or None for the newest block."""
 AT_A_TURN = 16
 """Transactions of the next block that are executed in a turn: some milliseconds."""
 
@@ -141,14 +139,10 @@ class LedgerChain:
         The time is that of the block. But the pending state has the present time, and so has the
         newest state, unless this node calls at block time.
         """
-        state = self.after(block)
+        state = self.machine.at(block)
         is_newest = state is self.machine.state and not self._at_block_time
         is_now = state is block or is_newest
         return self.machine.call(call, self._clock.now_s() if is_now else 0, state)
-
-    def after(self, block: Which) -> LedgerState:
-        """Return the state after a block; raises `ChainError` for one that is not mined."""
-        return block if isinstance(block, LedgerState) else self.machine.at(block)
 
     async def pending(self, turn: Callable[[], Awaitable[None]]) -> LedgerState:
         """Return the state after the block that would be mined now, executed in some transactions
@@ -176,9 +170,8 @@ class LedgerChain:
         Raises `ChainError` in the words of real nodes.
         """
         await self._follow_gas_price()
-        fee_wei = self.machine.base_fee_wei
         # before `_apply`, so that no refused transaction gets into the file: anybody can send them
-        admit(self.machine.state, self.chain_id, signed_of(raw), fee_wei)
+        admit(self.machine, signed_of(raw))
         tx_hash: Hash = await self._apply("raw", raw)
         return tx_hash
 
@@ -202,7 +195,7 @@ class LedgerChain:
 
     async def native_balance(self, account: Address, block: Which = None) -> int:
         """Return an account's native balance in wei; raises `ChainError` for the block."""
-        return self.after(block).native.get(account, 0)
+        return self.machine.at(block).native.get(account, 0)
 
     async def account_nonce(self, account: Address) -> int:
         """Return how many transactions an account has sent, waiting ones included."""
@@ -210,17 +203,17 @@ class LedgerChain:
 
     async def mined_nonce(self, account: Address, block: Which = None) -> int:
         """Return how many transactions of an account are mined; raises `ChainError`."""
-        return self.after(block).account_nonces.get(account, 0)
+        return self.machine.at(block).account_nonces.get(account, 0)
 
     async def code(self, account: Address, block: Which = None) -> bytes:
         """Return a contract's code, of the token a placeholder; raises `ChainError`."""
-        return self.after(block).codes.get(account, b"")
+        return self.machine.at(block).codes.get(account, b"")
 
     async def storage(self, account: Address, slot: bytes, block: Which = None) -> bytes:
         """Return a word of a contract's storage, zero for any other account; raises `ChainError`
         for the block.
         """
-        return word_at(self.after(block), self.machine.token, account, slot)
+        return word_at(self.machine.at(block), self.machine.token, account, slot)
 
     def pending_block(self) -> Block:
         """Return the block that would be mined now, with the waiting transactions."""

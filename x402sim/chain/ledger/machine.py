@@ -29,7 +29,7 @@ from x402sim.chain.base import (
 )
 from x402sim.chain.contract import MULTICALL
 from x402sim.chain.ledger import gas, permit2, token as fiat
-from x402sim.chain.ledger.frame import DELEGATION, Execution, Frame, Token, call_other
+from x402sim.chain.ledger.frame import DELEGATION, Execution, Frame, Token
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
 from x402sim.chain.ledger.state import Archive, LedgerState, LogIndex, passes
 from x402sim.http.limits import (
@@ -48,32 +48,27 @@ REPLACEMENT_PERCENT = 110
 FULL = "txpool is full"
 
 
-def admit(
-    state: LedgerState, chain_id: int, signed: SignedTransaction, base_fee_wei: int
-) -> tuple[Transaction, Transaction | None]:
+def admit(machine: "Machine", signed: SignedTransaction) -> tuple[Transaction, Transaction | None]:
     """Return a signed transaction for the mempool, and the replaced one, if any.
 
     Raises `ChainError` for a refused transaction.
     """
-    pool = pool_of(state)
+    pool = machine.pool()
     others = {tx.nonce: tx for tx in pool if tx.call.sender == signed.sender}
     rival = others.pop(signed.nonce, None)
     pool = [tx for tx in pool if tx is not rival]
-    fault = next(_faults(state, chain_id, signed, base_fee_wei, rival, others.values(), pool), None)
-    if fault is not None:
+    for fault in _faults(machine, signed, rival, others.values(), pool):
         raise ChainError(fault)
     assert signed.to is not None
     call = Call(signed.sender, signed.to, signed.data, signed.value)
-    price = signed.price_wei(base_fee_wei)
+    price = signed.price_wei(machine.base_fee_wei)
     tx = Transaction(signed.hash, call, signed.nonce, signed.gas_limit, price, signed=signed)
     return tx, rival
 
 
 def _faults(
-    state: LedgerState,
-    chain_id: int,
+    machine: "Machine",
     signed: SignedTransaction,
-    base_fee_wei: int,
     rival: Transaction | None,
     others: Collection[Transaction],
     pool: Collection[Transaction],
@@ -81,7 +76,8 @@ def _faults(
     """Yield geth's errors for a transaction, in the order of geth's checks; `others` are the
     sender's waiting transactions, and `pool` all waiting transactions.
     """
-    sender = signed.sender
+    state, sender, base_fee_wei = machine.state, signed.sender, machine.base_fee_wei
+    chain_id = machine.token.network.chain_id
     fee, tip, limit, nonce = signed.max_fee_wei, signed.max_tip_wei, signed.gas_limit, signed.nonce
     if signed.chain_id != chain_id:
         yield f"invalid chain id for signer: have {signed.chain_id} want {chain_id}"
@@ -121,11 +117,6 @@ def _faults(
         bids = (fee, old_fee), (tip, old_tip)
         if any(new * 100 < last * REPLACEMENT_PERCENT for new, last in bids):
             yield "replacement transaction underpriced"
-
-
-def pool_of(state: LedgerState) -> list[Transaction]:
-    """Return the transactions of the mempool."""
-    return [state.transactions[tx_hash] for tx_hash in (*state.waiting, *state.queued.values())]
 
 
 def is_full(pool: Collection[Transaction], size: int) -> bool:
@@ -175,6 +166,8 @@ KEPT_BLOCKS = 1024
 """At least this many of the newest blocks can be reorganised."""
 KEPT_ARRIVALS = 10_000
 """A filter of transactions polled after more arrivals gets only the newest."""
+Which = int | LedgerState | None
+"""A state: after a block, as `pending` returns it, or None for the newest block."""
 Place = tuple[int, Hash, int]
 """Number and hash of a block, and the index of a transaction in it."""
 
@@ -273,7 +266,7 @@ class Machine:
             raise ChainError(
                 f"insufficient funds for gas * price + value: have {held} wei, want {cost}"
             )
-        if is_full(pool_of(self.state), len(call.data)):
+        if is_full(self.pool(), len(call.data)):
             raise ChainError(FULL)
         tx = self._transaction(call, self.state.next_nonces.get(call.sender, 0))
         self._enqueue(tx)
@@ -284,7 +277,7 @@ class Machine:
         """Put a signed transaction into the mempool, as `send`; raises `ChainError`. With a nonce
         ahead, the transaction waits there for the missing nonces.
         """
-        tx, rival = admit(self.state, self.token.network.chain_id, signed, self.base_fee_wei)
+        tx, rival = admit(self, signed)
         if rival:
             self._replace(rival, tx)
         else:
@@ -318,10 +311,13 @@ class Machine:
         there was any. The dropped nonces can be used again.
         """
         state, dropped = self.state, self.pool()
-        if only is not None:
-            found = [state.transactions[tx_hash] for tx_hash in dropped if tx_hash == only]
-            dropped = [tx_hash for tx in found for tx_hash in self._from(tx)]
-        for tx in [state.transactions[tx_hash] for tx_hash in reversed(dropped)]:
+        if only in state.waiting:
+            first = state.transactions[only]
+            its = [tx for tx in dropped if tx.call.sender == first.call.sender]
+            dropped = [tx for tx in its if tx.hash in state.waiting and tx.nonce >= first.nonce]
+        elif only is not None:
+            dropped = [tx for tx in dropped if tx.hash == only]
+        for tx in reversed(dropped):
             if tx.hash in state.waiting:
                 state.put(state.next_nonces, tx.call.sender, tx.nonce)
             self._take_out(tx)
@@ -359,9 +355,9 @@ class Machine:
         require_depth(depth, self.deepest_reorg)
         height = self.state.height
         replaced = range(height - depth + 1, height + 1)
-        lost = [tx_hash for n in replaced for tx_hash in self.state.blocks[n].tx_hashes]
-        lost += self.pool()
-        kept = [self.state.transactions[tx_hash] for tx_hash in lost if tx_hash not in drop]
+        mined = [tx_hash for n in replaced for tx_hash in self.state.blocks[n].tx_hashes]
+        lost = [*map(self.state.transactions.__getitem__, mined), *self.pool()]
+        kept = [tx for tx in lost if tx.hash not in drop]
         self._undo_to(self._block_marks[replaced[0]])
         self._reorgs += 1
         self.drop()
@@ -373,21 +369,24 @@ class Machine:
 
     # --- reading ---------------------------------------------------------------------
 
-    def at(self, block: int | None) -> LedgerState:
-        """Return the state after a block, None for the newest; raises `ChainError`, in geth's
-        words, for a block that is not mined.
+    def at(self, block: Which) -> LedgerState:
+        """Return the state after a block; raises `ChainError`, in geth's words, for a block that is
+        not mined.
         """
+        if isinstance(block, LedgerState):
+            return block
         if block is None or block == (head := self.state.height):
             return self.state
         if block > head:
             raise ChainError(f"header not found: block {block}; the newest is block {head}")
         return self.state.after(self.state.blocks[block])
 
-    def pool(self) -> list[Hash]:
+    def pool(self) -> list[Transaction]:
         """Return the transactions of the mempool: first the next block's, in order, then the
         transactions behind gaps in nonces.
         """
-        return [*self._in_order_of_arrival(), *self.state.queued.values()]
+        hashes = *self._in_order_of_arrival(), *self.state.queued.values()
+        return [self.state.transactions[tx_hash] for tx_hash in hashes]
 
     def pending(self, at_s: int, most: int) -> LedgerState | None:
         """Return the state after the block that would be mined now, without mining. None if more
@@ -443,13 +442,7 @@ class Machine:
                 raise ChainError(f"insufficient funds for gas * price + value: {details}")
             if call.to == MULTICALL:
                 return Multicall(token, state, now_s).answer(call.data), None
-            if call.to != token.network.asset:
-                if call.to in CONTRACTS:
-                    running = permit2.Running(token, state, call, now_s)
-                    return permit2.run(running), running
-                return call_other(state, call.to, call.data), None
-            frame = Frame(token, state, call, now_s, token.prices.accepted(call.data))
-            return fiat.run(frame), frame
+            return permit2.called(token, state, call, now_s)
         finally:
             state.undo(mark)
 
@@ -513,7 +506,7 @@ class Machine:
         moved: delete the transactions whose nonces are used, and release what waited.
         """
         state, waiting = self.state, set[int]()
-        for tx in pool_of(state):
+        for tx in self.pool():
             if tx.call.sender != account:
                 continue
             if tx.nonce < state.account_nonces[account]:
@@ -544,13 +537,6 @@ class Machine:
         else:
             state.remove(state.queued, (tx.call.sender, tx.nonce))
         state.remove(state.transactions, tx.hash)
-
-    def _from(self, first: Transaction) -> list[Hash]:
-        if first.hash not in self.state.waiting:
-            return [first.hash]
-        every = map(self.state.transactions.__getitem__, self._in_order_of_arrival())
-        sender, nonce = first.call.sender, first.nonce
-        return [tx.hash for tx in every if tx.call.sender == sender and tx.nonce >= nonce]
 
     def _undo_to(self, mark: int) -> None:
         """Undo to a mark, and delete the blocks and snapshots after it."""
@@ -674,8 +660,7 @@ class Machine:
         if call.to in CONTRACTS:
             running = permit2.Running(self.token, state, call, now_s)
             return permit2.execute(running, left, is_forced=is_forced)
-        frame = Frame(self.token, state, call, now_s, self.token.prices.accepted(call.data))
-        return fiat.execute(frame, left, is_forced=is_forced)
+        return fiat.execute(Frame(self.token, state, call, now_s), left, is_forced=is_forced)
 
 
 def _pay(state: LedgerState, call: Call) -> Execution:

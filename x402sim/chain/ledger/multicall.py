@@ -12,15 +12,13 @@ from msgspec.structs import replace
 
 from x402sim.chain.base import Call, Reverted
 from x402sim.chain.contract import MULTICALL
-from x402sim.chain.ledger import permit2
-from x402sim.chain.ledger.frame import Frame, Token, call_other
+from x402sim.chain.ledger.frame import Token
+from x402sim.chain.ledger.permit2 import called
 from x402sim.chain.ledger.state import LedgerState
-from x402sim.chain.ledger.token import run
 from x402sim.chain.reverts import data_of
 from x402sim.http.limits import MAX_CALLS, MAX_TRANSACTION_BYTES
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address
-from x402sim.protocol.permit2 import CONTRACTS
 
 FAILED = "Multicall3: call failed"
 NO_TRANSACTIONS = "Multicall3: the ledger answers its calls, and takes no transactions of it"
@@ -54,14 +52,7 @@ class Multicall(msgspec.Struct, frozen=True):
     def _run(self, target: Address, data: bytes) -> bytes:
         if target == MULTICALL:
             return replace(self, is_inner=True).answer(data)
-        if target != self.token.network.asset:
-            if target in CONTRACTS:
-                called = Call(MULTICALL, target, data)
-                return permit2.run(permit2.Running(self.token, self.state, called, self.now_s))
-            return call_other(self.state, target, data)
-        call = Call(MULTICALL, target, data)
-        cost = self.token.prices.accepted(data)
-        return run(Frame(self.token, self.state, call, self.now_s, cost))
+        return called(self.token, self.state, Call(MULTICALL, target, data), self.now_s)[0]
 
     def _all(self, calls: Sequence[tuple[str, bool, bytes]]) -> list[Result]:
         if sum(len(data) for *_, data in calls) > MAX_BYTES:

@@ -18,8 +18,10 @@ from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.raw_transaction import BadTransaction, SignedTransaction, read
 
 
-def _send(machine: Machine, at_s: int, sender: bytes, to: bytes, data: bytes, value: str) -> Hash:
-    return machine.send(at_s, Call(Address(sender), Address(to), data, int(value)))
+def _send(
+    machine: Machine, at_s: int, sender: Address, to: Address, data: bytes, value: str
+) -> Hash:
+    return machine.send(at_s, Call(sender, to, data, int(value)))
 
 
 def signed_of(raw: bytes) -> SignedTransaction:
@@ -37,12 +39,12 @@ def _automine(machine: Machine, at_s: int, on: bool) -> None:
     machine.mine_arrived(at_s)
 
 
-def _force_revert(machine: Machine, _: int, calls: int, account: bytes | None = None) -> None:
+def _force_revert(machine: Machine, _: int, calls: int, account: Address | None = None) -> None:
     machine.forced_reverts = ForcedReverts(calls, account)
 
 
-def _set_native_balance(machine: Machine, _: int, account: bytes, amount_wei: str) -> None:
-    machine.state.put(machine.state.native, Address(account), int(amount_wei))
+def _set_native_balance(machine: Machine, _: int, account: Address, amount_wei: str) -> None:
+    machine.state.put(machine.state.native, account, int(amount_wei))
 
 
 def _set_gas_price(machine: Machine, _: int, price_wei: str) -> None:
@@ -50,19 +52,11 @@ def _set_gas_price(machine: Machine, _: int, price_wei: str) -> None:
 
 
 def _set_code(
-    machine: Machine, _: int, account: bytes, code: bytes, slots: dict[bytes, bytes]
+    machine: Machine, _: int, account: Address, code: bytes, slots: dict[bytes, bytes]
 ) -> None:
     """Set a contract; no reorganisation and no snapshot takes it away."""
-    machine.state.codes[Address(account)] = code
-    machine.state.slots.update({(Address(account), slot): word for slot, word in slots.items()})
-
-
-def _put_code(machine: Machine, _: int, account: bytes, code: bytes) -> None:
-    put_code(machine.state, machine.token, Address(account), code)
-
-
-def _set_nonce(machine: Machine, at_s: int, account: bytes, nonce: int) -> None:
-    machine.set_nonce(at_s, Address(account), nonce)
+    machine.state.codes[account] = code
+    machine.state.slots.update({(account, slot): word for slot, word in slots.items()})
 
 
 # These names are stored in files: renaming one makes older files unreadable.
@@ -71,13 +65,13 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "raw": lambda machine, at_s, raw: machine.send_signed(at_s, signed_of(raw)),
     "automine": _automine,
     "mine": Machine.mine,
-    "drop": lambda machine, _, *only: machine.drop(*map(Hash, only)),
+    "drop": lambda machine, _, *only: machine.drop(*only),
     "force_revert": _force_revert,
     "set_native_balance": _set_native_balance,
     "gas_price": _set_gas_price,
     "code": _set_code,
-    "put_code": _put_code,
-    "nonce": _set_nonce,
+    "put_code": lambda machine, _, *given: put_code(machine.state, machine.token, *given),
+    "nonce": Machine.set_nonce,
     "snapshot": lambda machine, _: machine.snapshot(),
     "revert": lambda machine, _, snapshot: machine.revert(snapshot),
     "reorg": Machine.reorg,

@@ -22,11 +22,11 @@ from x402sim.chain.ledger.frame import (
 )
 from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.ledger.token import run as run_token
-from x402sim.chain.reverts import custom
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, BadSignature, keccak256
 from x402sim.protocol.eip3009 import Permit
 from x402sim.protocol.permit2 import (
+    CONTRACTS,
     EXACT_PROXY,
     EXACT_WITNESS,
     PERMIT2,
@@ -71,7 +71,7 @@ class Running(msgspec.Struct, gc=False):
     def run_token(self, sender: Address, data: bytes) -> None:
         """Run a call of the token; a refusal changes nothing. Raises `Reverted`."""
         call = Call(sender, self.token.network.asset, data)
-        frame = Frame(self.token, self.state, call, self.now_s, self.token.prices.accepted(data))
+        frame = Frame(self.token, self.state, call, self.now_s)
         mark = self.state.mark()
         try:
             run_token(frame)
@@ -113,13 +113,13 @@ class Running(msgspec.Struct, gc=False):
     ) -> None:
         """Use the nonce, and move the tokens of a signed message; raises `Reverted`."""
         if self.now_s > auth.deadline:
-            raise Reverted(custom("SignatureExpired", auth.deadline))
+            raise Reverted(f"SignatureExpired({auth.deadline})")
         if amount_base > auth.amount:
-            raise Reverted(custom("InvalidAmount", auth.amount))
+            raise Reverted(f"InvalidAmount({auth.amount})")
         word, bit = (auth.from_, auth.nonce >> 8), 1 << (auth.nonce & 255)
         used = self.state.nonce_bitmaps.get(word, 0)
         if used & bit:
-            raise Reverted(custom("InvalidNonce"))
+            raise Reverted("InvalidNonce()")
         self.state.put(self.state.nonce_bitmaps, word, used | bit)
         self.gas_used += gas.PERMIT2_SIGNED + (gas.CHANGED_WORD if used else gas.NEW_WORD)
         self._require_signed(auth.from_, digest, signature)
@@ -132,14 +132,14 @@ class Running(msgspec.Struct, gc=False):
             if len(answer) < 32:
                 raise Reverted("")
             if answer[:32] != abi.VALID_SIGNATURE:
-                raise Reverted(custom("InvalidContractSignature"))
+                raise Reverted("InvalidContractSignature()")
             return
         try:
             signer = signer_of(digest, signature)
         except BadSignature as bad:
-            raise Reverted(custom(str(bad))) from None
+            raise Reverted(f"{bad}()") from None
         if signer != owner:
-            raise Reverted(custom("InvalidSigner"))
+            raise Reverted("InvalidSigner()")
 
 
 # --- arguments ------------------------------------------------------------------------
@@ -189,9 +189,9 @@ def _settle(upto: bool, sponsored: bool) -> Run:
         amount_base = arguments.uint(first + 4) if upto else auth.amount
         signature = arguments.tail(owner + 3 + upto)
         if amount_base > auth.amount:
-            raise Reverted(custom("AmountExceedsPermitted"))
+            raise Reverted("AmountExceedsPermitted()")
         if auth.facilitator not in (None, running.call.sender):
-            raise Reverted(custom("UnauthorizedFacilitator"))
+            raise Reverted("UnauthorizedFacilitator()")
         if sponsored:
             _permit(running, arguments, auth)
         for is_wrong, error in (
@@ -201,7 +201,7 @@ def _settle(upto: bool, sponsored: bool) -> Run:
             (running.now_s < auth.valid_after, "PaymentTooEarly"),
         ):
             if is_wrong:
-                raise Reverted(custom(error))
+                raise Reverted(f"{error}()")
         digest = permit2_digest(auth, running.token.network.chain_id)
         running.gas_used += gas.PERMIT2_CALLED
         running.take(auth, amount_base, digest, signature)
@@ -218,7 +218,7 @@ def _permit(running: Running, arguments: Arguments, auth: Permit2Authorization) 
     if v > 255:
         raise Reverted("")
     if value != auth.amount:
-        raise Reverted(custom("Permit2612AmountMismatch"))
+        raise Reverted("Permit2612AmountMismatch()")
     if not running.state.codes.get(auth.token):
         raise Reverted("")
     reason = ""
@@ -310,6 +310,21 @@ def run(running: Running) -> bytes:
     if function is None or call.value:
         raise Reverted("")
     return function(running, Arguments(call.data[4:]))
+
+
+def called(
+    token: Token, state: LedgerState, call: Call, now_s: int
+) -> tuple[bytes, Frame | Running | None]:
+    """Run a call of any contract but Multicall3. Return the result, and of the token and of these
+    contracts the frame; raises `Reverted`.
+    """
+    if call.to == token.network.asset:
+        frame = Frame(token, state, call, now_s)
+        return run_token(frame), frame
+    if call.to in CONTRACTS:
+        running = Running(token, state, call, now_s)
+        return run(running), running
+    return call_other(state, call.to, call.data), None
 
 
 def execute(running: Running, left: int, *, is_forced: bool) -> Execution:

@@ -328,9 +328,6 @@ class Archive:
         finalize(self, file.close)
         return file
 
-    def __len__(self) -> int:
-        return len(self._at)
-
     def put(self, mined: Mined) -> None:
         """Store a transaction and its receipt; raises `OSError`."""
         if not self._is_at_end:  # a seek flushes the buffer: one for each put would be slow

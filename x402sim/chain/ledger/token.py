@@ -147,8 +147,9 @@ def _mint(frame: Frame, arguments: Arguments) -> bytes:
     to, amount_base = arguments.address(0), arguments.uint(1)
     minter, state = frame.call.sender, frame.state
     frame.looked_up = minter, to
-    _need_minter(frame)
-    frame.need_free(payee=to)
+    frame.need_running()
+    frame.need(minter in state.minter_allowances, "FiatToken: caller is not a minter")
+    frame.need_free(minter=minter, payee=to)
     new_base = state.balances.get(to, 0) + amount_base
     left_base = state.minter_allowances[minter] - amount_base
     frame.need(to != ZERO_ADDRESS, "FiatToken: mint to the zero address")
@@ -163,13 +164,6 @@ def _mint(frame: Frame, arguments: Arguments) -> bytes:
     frame.emit(abi.MINT_EVENT, minter, to, data=abi.word(amount_base))
     frame.emit(abi.TRANSFER_EVENT, ZERO_ADDRESS, to, data=abi.word(amount_base))
     return abi.word(1)
-
-
-def _need_minter(frame: Frame) -> None:
-    caller = frame.call.sender
-    frame.need_running()
-    frame.need(caller in frame.state.minter_allowances, "FiatToken: caller is not a minter")
-    frame.need_free(minter=caller)
 
 
 def _pause(on: bool) -> Run:

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 from x402sim.chain.base import ChainError
@@ -21,7 +20,6 @@ from x402sim.text.environment import passing
 from x402sim.text.words import as_given
 
 VARIABLE = "X402SIM_ANVIL"
-HOW_TO_GET_IT = f"npm install -g @foundry-rs/anvil, or set {VARIABLE} to its path"
 HARDFORK = "prague"
 """The EVM version; the ledger's gas prices are of the same."""
 BLOCK_GAS_LIMIT = 10**12
@@ -36,21 +34,21 @@ TIMEOUT_S = 60
 _POLL_S = 0.01
 
 
-def find_anvil(environ: Mapping[str, str] = os.environ, near: Path | None = None) -> Path:
+def find_anvil() -> Path:
     """Return the path of the anvil program; raises `ChainError` saying how to get it.
 
-    After PATH, the npm packages of `near` and the directories above it are searched; by
-    default `near` is the current directory.
+    After PATH, the npm packages of the current directory and those above it are searched.
     """
-    if named := environ.get(VARIABLE):
+    if named := os.environ.get(VARIABLE):
         if shutil.which(named):
             return Path(named)
         raise ChainError(f"{VARIABLE} is {as_given(named)}, which is not a program")
-    here = (near or Path.cwd()).resolve()
+    here = Path.cwd()
     packages = [str(directory / "node_modules/.bin") for directory in (here, *here.parents)]
-    found = shutil.which("anvil", path=os.pathsep.join([environ.get("PATH", ""), *packages]))
+    found = shutil.which("anvil", path=os.pathsep.join([os.environ.get("PATH", ""), *packages]))
     if found is None:
-        raise ChainError(f"anvil was not found: {HOW_TO_GET_IT}")
+        how = f"npm install -g @foundry-rs/anvil, or set {VARIABLE} to its path"
+        raise ChainError(f"anvil was not found: {how}")
     return Path(found)
 
 

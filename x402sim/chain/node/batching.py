@@ -6,10 +6,9 @@ from itertools import accumulate
 from typing import Any
 
 from x402sim.chain.node.any_node import AnyNode, BadStatus, NodeGone, RpcCall, outcome_of
-from x402sim.chain.node.evm_chain import MOST_CALLS, LinkedNode
+from x402sim.chain.node.evm_chain import MOST_CALLS, LinkedNode, request_of
 from x402sim.http.exchange import Transport
 from x402sim.protocol.messages import BadMessage, decode, encode
-from x402sim.protocol.rpc_values import Json
 
 LANES = 2
 """The most requests at a time: a slow call does not keep all others waiting."""
@@ -65,7 +64,8 @@ class BatchingNode(LinkedNode):
     async def _answers(self, calls: list[RpcCall]) -> list[Any]:
         if len(calls) > 1 and self._takes_batches:
             try:
-                body = await self.forward(encode(_batch(calls)))
+                batch = [request_of(call, number) for number, call in enumerate(calls)]
+                body = await self.forward(encode(batch))
                 if answers := _by_id(decode(body, Any), len(calls)):
                     return [outcome_of(answer) for answer in answers]
             except (BadStatus, BadMessage):
@@ -83,13 +83,6 @@ def _first(waiting: list[_Asked]) -> tuple[list[_Asked], list[_Asked]]:
     sizes = accumulate(len(calls) for calls, _ in waiting)
     count = max(1, sum(size <= MOST_CALLS for size in sizes))
     return waiting[:count], waiting[count:]
-
-
-def _batch(calls: list[RpcCall]) -> list[Json]:
-    return [
-        {"jsonrpc": "2.0", "id": number, "method": method, "params": parameters}
-        for number, (method, *parameters) in enumerate(calls)
-    ]
 
 
 def _by_id(answers: Any, count: int) -> list[Any] | None:

@@ -129,7 +129,9 @@ class Controls:
             self._snapshots = {n: it for n, it in self._snapshots.items() if it[0] <= base}
             self._reorgs += 1  # another coinbase: new blocks differ from the old ones
             await self._rpc.ask("anvil_setCoinbase", to_hex(MINER + self._reorgs.to_bytes(8)))
-            await self._restore_native(base)
+            for account, (set_at, amount_wei) in self._native.items():
+                if set_at >= base:  # the rollback has taken it away
+                    await self._write_native(account, amount_wei)
             await self._write_codes()
             await self.replace_mempool([])
             if depth > 1:
@@ -244,12 +246,6 @@ class Controls:
     async def _revert_to(self, snapshot: int) -> None:
         if not await self._rpc.ask("evm_revert", hex(snapshot)):
             raise ChainError(f"the node has forgotten snapshot {snapshot}")
-
-    async def _restore_native(self, base: int) -> None:
-        """Set again the native balances that were set without a transaction, after block `base`."""
-        for account, (height, amount_wei) in self._native.items():
-            if height >= base:
-                await self._write_native(account, amount_wei)
 
     async def _write_native(self, account: Address, amount_wei: int) -> None:
         await self._rpc.ask("anvil_setBalance", to_hex(account), quantity(amount_wei))

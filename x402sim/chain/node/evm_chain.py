@@ -102,7 +102,7 @@ class Sender:
         cancel the task: the hash of every sent transaction gets into `sent`."""
         self._nonces: dict[Address, int] = {}
         self.sent: dict[Hash, _Sent] = {}
-        """The transactions that are not known to be mined."""
+        """The transactions that are not known to be mined, and not given up."""
 
     async def send(
         self,
@@ -281,13 +281,9 @@ class Sender:
                 count = self._node.parse(read_quantity, "eth_getTransactionCount", counted)
                 if receipt is not None or count <= sent.nonce:
                     return ""
-            self.forget(tx_hash)
+            self.sent.pop(tx_hash, None)
             return f"nonce {sent.nonce} of {checksum(sent.sender)} is used, without it"
         return ""
-
-    def forget(self, tx_hash: Hash) -> None:
-        """Stop tracking a transaction: it is mined, or never will be."""
-        self.sent.pop(tx_hash, None)
 
     async def _count(self, account: Address, block: str) -> int:
         params = to_hex(account), block
@@ -456,7 +452,7 @@ class EvmChain:
             if why := await self._sender.passes_over(tx_hash):
                 raise Replaced(f"{to_hex(tx_hash)} was passed over: {why}") from None
             raise TimeoutError(f"{to_hex(tx_hash)} was not mined within {timeout_s} s") from None
-        self._sender.forget(tx_hash)
+        self._sender.sent.pop(tx_hash, None)
         return receipt
 
     async def _find_receipt(self, tx_hash: Hash) -> TxReceipt | None:
@@ -524,6 +520,12 @@ LINK_POLL_S = 2.0
 _HEADERS: Headers = [(b"content-type", b"application/json")]
 
 
+def request_of(call: RpcCall, number: int) -> Json:
+    """Return a call as a JSON-RPC request, numbered by its id."""
+    method, *parameters = call
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": parameters}
+
+
 class LinkedNode(AnyNode):
     """A node behind a transport of a world, such as a link that faults strike."""
 
@@ -544,14 +546,12 @@ class LinkedNode(AnyNode):
 
     async def answer(self, call: RpcCall) -> Any:
         """Return the result of a method, asked alone, or what `ask` would raise."""
-        method, *parameters = call
-        asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
         try:
-            body = await self.forward(encode(asked))
+            body = await self.forward(encode(request_of(call, 1)))
             return outcome_of(decode(body, Any))
         except BadMessage:
             text = shown(body.decode("utf-8", "replace"))
-            return NodeGone(f"{self.name} answered {method} with {text}")
+            return NodeGone(f"{self.name} answered {call[0]} with {text}")
         except NodeGone as gone:
             return gone
 

@@ -73,8 +73,7 @@ class LocalChain(EvmChain):
         ask = node.rpc.ask_now
         try:
             install(node, network, owner, held)
-            codes = {contract.MULTICALL: contract.multicall_code(), **contract.permit2_codes()}
-            for account, code in codes.items():
+            for account, code in contract.shared_codes().items():
                 ask("anvil_setCode", to_hex(account), to_hex(code))
             for account, amount_wei in rich.items():
                 ask("anvil_setBalance", to_hex(account), quantity(amount_wei))

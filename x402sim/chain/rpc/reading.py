@@ -105,7 +105,6 @@ MAX_FEE_HISTORY = 1024
 MAX_PERCENTILES = 100
 BLOB_FEE_WEI = 1
 """The least there is (EIP-4844): no block has blobs."""
-WHOLE = "whether to give whole transactions"
 
 
 # --- the chain -----------------------------------------------------------------------
@@ -222,12 +221,10 @@ async def eth_getBlockByHash(rpc: RpcContext, block_hash: Any, full: Any = False
 async def _block_object(
     rpc: RpcContext, block: Block | None, full: Any, *, mined: bool = True
 ) -> Json | None:
-    whole = read_bool(full, WHOLE)
-    return (
-        None
-        if block is None
-        else await jsonrpc.whole_block(rpc.chain, block, full=whole, mined=mined)
-    )
+    whole = read_bool(full, "whether to give whole transactions")
+    if block is None:
+        return None
+    return await jsonrpc.whole_block(rpc.chain, block, full=whole, mined=mined)
 
 
 async def eth_getBlockReceipts(rpc: RpcContext, block: Any) -> list[Json] | None:
@@ -395,11 +392,10 @@ async def txpool_status(rpc: RpcContext) -> Json:
 
 
 async def txpool_content(rpc: RpcContext) -> Json:
-    state = rpc.chain.machine.state
+    machine = rpc.chain.machine
     found: Json = {"pending": {}, "queued": {}}
-    for tx_hash in rpc.chain.machine.pool():
-        tx = state.transactions[tx_hash]
-        which = found["pending" if tx_hash in state.waiting else "queued"]
+    for tx in machine.pool():
+        which = found["pending" if tx.hash in machine.state.waiting else "queued"]
         shown = jsonrpc.transaction_object(tx, rpc.chain.chain_id)
         which.setdefault(to_hex(tx.call.sender), {})[str(tx.nonce)] = shown
     return found
