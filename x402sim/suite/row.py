@@ -134,6 +134,8 @@ class Row(ABC):
     control: ClassVar[str]
     """The slug of the controls."""
     dialects: ClassVar[Sequence[Dialect]]
+    not_played: ClassVar[Mapping[Any, Mapping[str, str]]] = {}
+    """For each dialect the reasons why sections, or rows by section/slug, are not played."""
 
     section: str
     slug: str
@@ -143,6 +145,12 @@ class Row(ABC):
     waits_s: float = 0
     is_control: bool = False
     variant: str = ""
+
+    def __post_init__(self) -> None:
+        for dialect, reasons in self.not_played.items():
+            for name in (self.section, f"{self.section}/{self.slug}"):
+                if name in reasons:
+                    object.__setattr__(self, "absent", {dialect: reasons[name], **self.absent})
 
     @property
     def name(self) -> str:
@@ -206,8 +214,6 @@ class RoomRow(Row):
 
     plain: ClassVar[RoomKind]
     """The usual kind of room."""
-    not_played: ClassVar[Mapping[Any, Mapping[str, str]]] = {}
-    """For each dialect the reasons why sections, or rows by section/slug, are not played."""
     sentences: ClassVar[Mapping[Any, Mapping[Sentence, Sentence | None]]] = {}
     """For each dialect the sentences of its text with the content of other texts' sentences; None
     without one. A demand without a sentence left is not made.
@@ -215,12 +221,6 @@ class RoomRow(Row):
 
     play: AnyAct
     kind: RoomKind | None = None
-
-    def __post_init__(self) -> None:
-        for dialect, reasons in self.not_played.items():
-            for name in (self.section, f"{self.section}/{self.slug}"):
-                if name in reasons:
-                    object.__setattr__(self, "absent", {**self.absent, dialect: reasons[name]})
 
     def cases(self) -> Iterator[RoomCase]:
         """Yield a case for each demand and dialect, with grounds of the dialect's text."""
