@@ -87,13 +87,10 @@ class Observed:
 
     def moved(self, draft: Draft, money: Money | None = None) -> list[Transfer]:
         """Return the transfers of a payment."""
-        return [each for each in (money or self.money).moved if is_of(each, draft)]
-
-
-def is_of(moved: Transfer, draft: Draft) -> bool:
-    """Tell whether a transfer belongs to a payment."""
-    auth = draft.auth
-    return (moved.sender, moved.to, moved.amount_base) == (auth.from_, auth.to, auth.value)
+        auth = draft.auth
+        its = auth.from_, auth.to, auth.value
+        moved = (money or self.money).moved
+        return [each for each in moved if (each.sender, each.to, each.amount_base) == its]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
