@@ -150,7 +150,7 @@ class Row(ABC):
         for dialect, reasons in self.not_played.items():
             for name in (self.section, f"{self.section}/{self.slug}"):
                 if name in reasons:
-                    object.__setattr__(self, "absent", {dialect: reasons[name], **self.absent})
+                    object.__setattr__(self, "absent", {**self.absent, dialect: reasons[name]})
 
     @property
     def name(self) -> str:
