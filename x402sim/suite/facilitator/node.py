@@ -120,12 +120,10 @@ def on(*methods: str, do: Twist) -> Twist:
     return twist
 
 
-def fails(message: str, *, after: bool = False) -> Twist:
-    """Return a twist that answers with a JSON-RPC error, perhaps `after` the work."""
+def fails(message: str) -> Twist:
+    """Return a twist that answers with a JSON-RPC error."""
 
-    async def twist(call: Call, go: Go) -> dict[str, Any]:
-        if after:
-            await go()
+    async def twist(call: Call, _: Go) -> dict[str, Any]:
         return call.error(message)
 
     return twist

@@ -138,11 +138,7 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
         return CLOCK.now_s()
 
     async def draft(
-        self,
-        payer: Wallet | None = None,
-        *,
-        amount_base: int = PRICE_BASE,
-        allowed_base: int = BALANCE_BASE,
+        self, payer: Wallet | None = None, *, allowed_base: int = BALANCE_BASE
     ) -> Draft:
         """Return a good payment of a new payer, or of `payer`, who has allowed Permit2 so much.
 
@@ -158,7 +154,7 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
             self.payee(),
             (self.now_s, self.wall_s),
             hashlib.sha256(self.draw()).digest(),
-            amount_base,
+            PRICE_BASE,
             await self.facilitator() if self.dialect is Dialect.UPTO else None,
         )
 
