@@ -1,17 +1,14 @@
-"""The pages of payers, facilitators and servers, and the verdicts on our own programs.
+"""The verdicts on our own programs.
 
-`python -m tests.published [NAME…|all]` judges our own, keeps the verdicts in conformance/verdicts.json,
-and writes the pages anew: the rows of plays, and reported problems with ids. `x402sim conformance SUBJECT --sdk NAME==VERSION --keep conformance/verdicts.json`
+`python -m tests.published [NAME…|all]` judges our own, and keeps the verdicts in conformance/verdicts.json. `x402sim conformance SUBJECT --sdk NAME==VERSION --keep conformance/verdicts.json`
 judges a published version.
 """
 
 import json
 import sys
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +22,14 @@ from x402sim.payer.tools import ToolTransport, tool_request
 from x402sim.protocol.networks import network_named
 from x402sim.report.results import Outcome, by_dialect
 from x402sim.suite import published
-from x402sim.suite.case import ONLY, Case
+from x402sim.suite.case import ONLY
 from x402sim.suite.dialect import BY_PERMIT2
 from x402sim.suite.payer.play import Task
 from x402sim.suite.subject import subject
-from x402sim.text.templates import markdown_table
 from x402sim.version import VERSION
 
 ROOT = Path(__file__).parents[1]
 DEADLINE_S = 9
-PAGES = {name: ROOT / f"conformance/{name}s.md" for name in ("payer", "facilitator", "server")}
-"""The pages, by subject."""
 
 
 def pinned(program: str, package: str) -> str:
@@ -141,92 +135,14 @@ OWN = {
 """Each by the name of its record."""
 
 
-# --- the page --------------------------------------------------------------------------------
-
-
-def plays(
-    sections: Mapping[str, str],
-    rows: Iterable[Any],
-    cases: Sequence[Case],
-    ways: Iterable[str],
-) -> Iterator[str]:
-    """Yield a table for each section: a line for each row, and what looks at it in each way."""
-    documents: dict[str, list[str]] = {}
-    for case in cases:
-        documents.setdefault(case.played_as, []).append(case.id.split("/")[0])
-    names, every = [*ways], [*rows]
-    for section, title in sections.items():
-        yield from ("", f"## {section}: {title}", "")
-        reasons, lines = dict[str, int](), list[list[str]]()
-        for row in (each for each in every if each.section == section):
-            cells = []
-            for way in names:
-                if why := row.absent.get(way):
-                    cells.append(f"({reasons.setdefault(why, len(reasons) + 1)})")
-                else:
-                    cells.append(" ".join(dict.fromkeys(documents[f"{section}/{row.name}-{way}"])))
-            demands = "<br>".join(each.title for each in row.demands)
-            lines.append(
-                [f"{row.slug} ({row.variant})" if row.variant else row.slug, *cells, demands]
-            )
-        yield from markdown_table(["row", *names, "demands"], lines).splitlines()
-        if reasons:
-            yield ""
-            yield from (f"({number}) {why}" + "  " for why, number in reasons.items())
-
-
-def problems(about: Mapping[str, Any], cases: Iterable[Case]) -> Iterator[str]:
-    """Yield what people report, with the ids that catch it, and what no case is about.
-
-    Raises `AssertionError` for an id that is no row's.
-    """
-    named = {case.id for case in cases}
-    for pain in about["pains"]:
-        for each in pain["ids"].replace(";", ",").split(","):
-            name = each.strip().split(":")[0].split(" ")[0]
-            assert "/" not in name or name in named, name
-    pains = ([each["row"], each["what"], each["ids"]] for each in about["pains"])
-    found = markdown_table(
-        ["row", "what people report", "the ids that catch it"], pains
-    ).splitlines()
-    yield from ("", "## Problems of the field", "", *found)
-    none = markdown_table(["what", "why"], ([each["what"], each["why"]] for each in about["none"]))
-    yield from ("", "## What no case is about", "", *none.splitlines())
-
-
-def cell(text: str, most: int = 260) -> str:
-    """Return a text as a cell of a table, cut."""
-    shown = " ".join(text.split()).replace("|", "\\|")
-    return shown if len(shown) <= most else f"{shown[:most]}…"
-
-
-def page(name: str) -> str:
-    """Return a subject's page as Markdown: its words, all plays, and the problems of the field.
-
-    Two blanks at the end of a line break it, and stay.
-    """
-    about = tomllib.loads((ROOT / f"tests/suite_{name}/page.toml").read_text("utf-8"))
-    its, cases = import_module(f"x402sim.suite.{name}.subject"), subject(name).cases()
-    rows = its.rows()
-    lines = [
-        *about["introduction"].split("\n"),
-        f"{len({case.id for case in cases})} ids in {len({case.played_as for case in cases})} plays.",
-        *plays(its.SECTIONS, rows, cases, rows[0].dialects),
-        *problems(about, cases),
-    ]
-    return "\n".join(each if each.endswith("  ") else each.rstrip() for each in lines) + "\n"
-
-
 def main(names: list[str]) -> None:
-    """Judge the named, or all, keep the verdicts, and write the pages."""
+    """Judge the named, or all, and keep the verdicts."""
     for name in OWN if names == ["all"] else names:
         found = OWN[name].judged()
         print(name, found, found.done, f"{found.seconds:.0f} s", flush=True)
         if found.outcome is Outcome.INCONCLUSIVE:
             sys.exit(f"{name}: {found.sentence} {sorted({each.reason for each in found.results})}")
         keep(found, name, VERSION, OWN[name].again)
-    for name, file in PAGES.items():
-        file.write_text(page(name), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -71,16 +71,10 @@ GENERATED = {
         "independent --csv; independent.page",
     ),
     "vectors": Generated(
-        "the vectors, who confirms each, and their pages",
+        "the vectors, who confirms each, and the guide's tables",
         1,
-        f"conformance/vectors/*.json conformance/vectors.md {GUIDE}/vectors.md",
+        f"conformance/vectors/*.json {GUIDE}/vectors.md",
         "suite_vectors",
-    ),
-    "cases": Generated(
-        "the pages of payers, facilitators and servers",
-        0.2,
-        "conformance/*.md",
-        "published",
     ),
     "check": Generated(
         "all of these that depend on a new check or mutant",

@@ -12,9 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
 from itertools import groupby
-from pathlib import PurePosixPath
 from typing import Any, TypeVar
 from xml.etree import ElementTree as ET
 
@@ -36,7 +34,7 @@ from x402sim.report.results import (
     failures,
 )
 from x402sim.spec.clauses import CLAUSES
-from x402sim.spec.ground import Ground, folder
+from x402sim.spec.ground import Ground
 from x402sim.text.templates import render
 from x402sim.text.words import counted, printable, printable_lines, unknown
 from x402sim.version import VERSION
@@ -388,41 +386,22 @@ def explained(result: Result, *, is_short: bool = False) -> str:
     return "\n".join([*parts, "", f"run it again: {result.rerun}"])
 
 
-def demands_page(subject: str) -> str:
-    """Return the path of the page of a subject's demands, in a checkout of this package."""
-    if subject == SERVICE:
-        return "x402sim/spec/clauses.md"
-    return f"conformance/{subject.removesuffix('s')}s.md"
-
-
-def headings(demands: str) -> dict[str, int]:
-    """Return the line numbers of a page's headings, by the text before each heading's colon."""
-    return {
-        line.removeprefix("## ").partition(":")[0]: number
-        for number, line in enumerate(demands.splitlines(), start=1)
-        if line.startswith("## ")
-    }
-
-
-def place(heads: Mapping[str, int], result: Result) -> int:
-    """Return the line number of the heading of an id's clause, else of its section, else 1."""
-    of_section = (n for head, n in heads.items() if head.partition("/")[0] == result.section)
-    return heads.get(result.id.partition("/")[2]) or next(of_section, 1)
-
-
+_GUIDE = "x402sim/guide/{}.md"
+GUIDES = {SERVICE: _GUIDE.format("conformance"), "vectors": _GUIDE.format("vectors")} | {
+    subject: _GUIDE.format(f"judging-{subject}s") for subject in ("payer", "facilitator", "server")
+}
+"""The guide's page of each subject, in a checkout of this package."""
 _SARIF_LEVELS = {"MUST": "error", "SHOULD": "warning", "MAY": "note"}
 
 
-def as_sarif(about: About, results: Results, demands: str = "") -> dict[str, Any]:
+def as_sarif(about: About, results: Results) -> dict[str, Any]:
     """Return the report as SARIF 2.1.0: failures as results, every id as a rule.
 
-    A result is shown at its `place` in `demands`, the text of the page of the subject's demands:
-    GitHub shows only results with a place in a file.
+    A result is in the guide's page of the subject: GitHub shows only results with a place.
     """
     results = readable(results)
-    page, heads = demands_page(about.subject), headings(demands)
     found = [
-        _sarif_result(number, about.target, result, page, place(heads, result))
+        _sarif_result(number, about, result)
         for number, result in enumerate(results)
         if result.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)
     ]
@@ -455,7 +434,7 @@ def _sarif_rule(result: Result) -> dict[str, Any]:
     }
 
 
-def _sarif_result(number: int, target: str, result: Result, page: str, line: int) -> dict[str, Any]:
+def _sarif_result(number: int, about: About, result: Result) -> dict[str, Any]:
     failed = result.outcome is Outcome.FAILED
     return {
         "ruleId": result.id,
@@ -466,10 +445,10 @@ def _sarif_result(number: int, target: str, result: Result, page: str, line: int
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": page},
-                    "region": {"startLine": line},
+                    "artifactLocation": {"uri": GUIDES[about.subject]},
+                    "region": {"startLine": 1},
                 },
-                "logicalLocations": [{"fullyQualifiedName": target, "kind": "resource"}],
+                "logicalLocations": [{"fullyQualifiedName": about.target, "kind": "resource"}],
             }
         ],
         "partialFingerprints": {"check/v1": result.id},
@@ -494,8 +473,7 @@ def written(suffix: str, about: About, results: Results, *, strict: bool = False
         case ".xml":
             return as_junit(about, results, strict=strict).decode()
         case ".sarif":
-            found = as_sarif(about, results, _demands(about.subject))
-            return json.dumps(found, indent=2) + "\n"
+            return json.dumps(as_sarif(about, results), indent=2) + "\n"
         case ".md":
             return as_markdown(about, results, strict=strict)
         case ".txt":
@@ -504,12 +482,6 @@ def written(suffix: str, about: About, results: Results, *, strict: bool = False
             return as_html(about, results, strict=strict)
         case _:
             raise ValueError(unknown("report", suffix, SUFFIXES))
-
-
-def _demands(subject: str) -> str:
-    at = files("x402sim.spec") if subject == SERVICE else folder(SERVICE).parent
-    name = PurePosixPath(demands_page(subject)).name
-    return at.joinpath(name).read_text(encoding="utf-8")
 
 
 # --- annotations ------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 from x402sim.spec.clauses import LEVELS, Level
 from x402sim.spec.ground import BINDING, Ground, GroundType, Sentence, folder
 from x402sim.spec.needs import Need
+from x402sim.suite import texts
 from x402sim.suite.case import Case
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.verdict import Found
@@ -136,6 +137,12 @@ class Row(ABC):
     dialects: ClassVar[Sequence[Dialect]]
     not_played: ClassVar[Mapping[Any, Mapping[str, str]]] = {}
     """For each dialect the reasons why sections, or rows by section/slug, are not played."""
+    sentences: ClassVar[Mapping[Any, Mapping[Sentence, Sentence | None]]] = {
+        Dialect.V1: texts.IN_V1
+    }
+    """For each dialect the sentences of its text with the content of other texts' sentences; None
+    without one. A demand without a sentence left is not made.
+    """
 
     section: str
     slug: str
@@ -172,21 +179,28 @@ class Row(ABC):
         """Further demands."""
         return ()
 
+    def _ground(self, ground: Ground, dialect: Any) -> Ground | None:
+        """Return a ground with the sentences of a dialect's text; None without a sentence left."""
+        known, own = self.sentences.get(dialect, {}), ground.sentences
+        kept = dict.fromkeys(each for old in own if (each := known.get(old, old)))
+        return replace(ground, sentences=tuple(kept)) if kept or not own else None
+
     def cases(self) -> Iterator[Any]:
-        """Yield a case for each demand and dialect."""
+        """Yield a case for each demand and dialect, with grounds of the dialect's text."""
         names = documents(self.subject)
         for dialect in self.dialects:
             if dialect in self.absent:
                 continue
             for demand in (*self.demands, *self.besides):
-                if dialect in demand.absent:
+                ground = self._ground(demand.ground, dialect)
+                if dialect in demand.absent or ground is None:
                     continue
-                kind = demand.ground.kind
+                kind = ground.kind
                 slug = "-".join(filter(None, (self.slug, demand.suffix)))
                 common = {
                     "id": f"{names[kind]}/{self.section}/{slug}",
                     "level": demand.level or LEVELS[kind],
-                    "ground": demand.ground,
+                    "ground": ground,
                     "title": demand.title,
                     "played_as": f"{self.section}/{self.name}-{dialect}",
                     "variant": self.variant,
@@ -214,22 +228,8 @@ class RoomRow(Row):
 
     plain: ClassVar[RoomKind]
     """The usual kind of room."""
-    sentences: ClassVar[Mapping[Any, Mapping[Sentence, Sentence | None]]] = {}
-    """For each dialect the sentences of its text with the content of other texts' sentences; None
-    without one. A demand without a sentence left is not made.
-    """
-
     play: AnyAct
     kind: RoomKind | None = None
-
-    def cases(self) -> Iterator[RoomCase]:
-        """Yield a case for each demand and dialect, with grounds of the dialect's text."""
-        for case in Row.cases(self):
-            known, own = self.sentences.get(case.dialect, {}), case.ground.sentences
-            kept = dict.fromkeys(known.get(each, each) for each in own)
-            kept.pop(None, None)
-            if kept or not own:
-                yield replace(case, ground=replace(case.ground, sentences=tuple(kept)))
 
     @property
     def needs(self) -> tuple[Need, ...]:

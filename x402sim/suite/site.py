@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-import msgspec
-
 from x402sim.report.causes import repairs
 from x402sim.report.conformance import HTML_MARKS, texts_of
 from x402sim.report.results import Outcome
@@ -24,7 +22,7 @@ from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground, GroundType, Sentence
 from x402sim.suite import texts
 from x402sim.suite.case import ONLY, Case, by_ground, by_id, by_play, repeating
-from x402sim.suite.published import SILENT, Battery, Failures, Record, Verdicts, folded, unfolded
+from x402sim.suite.published import SILENT, Battery, Failures, Record, Verdicts, unfolded
 from x402sim.suite.sdk import Recipe, recipes
 from x402sim.suite.subject import Subject, subject as subject_of
 from x402sim.suite.vectors.differing import counts, differences
@@ -152,26 +150,6 @@ class Column:
 _JUDGED = (Outcome.PASSED, Outcome.FAILED)
 
 
-def lowered(failed: Iterable[Failures], levels: Mapping[str, str]) -> tuple[Failures, ...]:
-    """Return groups of failures, with what is a SHOULD by now, by id, in groups of their own.
-
-    A verdict has the levels of its day. A group without its first id has no exchanges.
-    """
-    found: list[Failures] = []
-    for group in failed:
-        first, *_ = ids = [*unfolded(group.ids)]
-        lower = [each for each in ids if group.level == "MUST" and levels.get(each) == "SHOULD"]
-        kept = [each for each in ids if each not in lower]
-        for level, mine in ((group.level, kept), ("SHOULD", lower)):
-            if mine:
-                part = msgspec.structs.replace(group, level=level, ids=folded(mine))
-                if mine[0] != first:
-                    actual = group.seen.get(mine[0], "")
-                    part = msgspec.structs.replace(part, actual=actual, shown=())
-                found.append(part)
-    return tuple(found)
-
-
 def _names_by_ids(ids_of: Mapping[str, list[str]]) -> dict[tuple[str, ...], list[str]]:
     """Return the versions by their ids: versions of a package mostly have the same."""
     found: dict[tuple[str, ...], list[str]] = {}
@@ -262,11 +240,7 @@ class Site:
 
     def _columns(self, subject: str) -> list[Column]:
         gone = [(each.id, each.name) for each in self.verdicts.withdrawn]
-        levels = {name: its[0].level for name, its in by_id(subject_of(subject).cases()).items()}
-        records = [
-            msgspec.structs.replace(each, failed=lowered(each.failed, levels))
-            for each in self.verdicts.of(subject)
-        ]
+        records = self.verdicts.of(subject)
         return [column(each, self.verdicts.batteries[each.battery], gone) for each in records]
 
     def _page(self, path: str, template: str, **values: Any) -> None:

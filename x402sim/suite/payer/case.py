@@ -45,10 +45,7 @@ SEVERAL = "budget/several"
 """The row that shows whether a payer buys several things, by its dialect."""
 OURS = (Dialect.STEPS, Dialect.SESSION)
 STANDARD = (Dialect.V1, Dialect.V2, Dialect.MCP)
-_AS_V2 = {
-    **dict.fromkeys(("send", "hostile", "extension"), "as in v2, whatever is signed"),
-    "send/proof-redirected": "a payment in one step is its own proof: paid-and-redirected",
-}
+_AS_V2 = dict.fromkeys(("send", "hostile", "extension"), "as in v2, whatever is signed")
 """Why the sections about what is read and sent are not played by Permit2."""
 
 
