@@ -17,7 +17,6 @@ from x402sim.journal import Journal
 from x402sim.report import html
 from x402sim.report.page import of_run
 from x402sim.report.reading import checks_of, held_of
-from x402sim.spec.clauses import CLAUSES
 from x402sim.text.templates import render
 
 VOID = {"meta", "img", "br", "hr"}
@@ -122,27 +121,6 @@ def test_a_failed_check_shows_its_trace_once(page: Reader) -> None:
     assert page.words.count("Trace of exchange") == 1, "two checks, one request, one trace"
     assert run("failing").command in page.words
     assert page.words.count("held: 1") == 1, "beside it, what held has no expected value"
-
-
-def test_the_text_of_a_clause_and_the_story_of_a_scenario_are_shown(page: Reader) -> None:
-    (text,) = (each.text for each in CLAUSES if each.id == "7/nonce-already-used")
-    assert text in page.words
-    assert "Alice pays <once>." in page.words
-
-
-def test_only_plots_with_content_are_shown(page: Reader) -> None:
-    captions = [str(image["alt"]).split(":")[0].split(".")[0] for image in page.all("img")]
-    assert sum(c.startswith("Remaining budget of each session") for c in captions) == 1
-    assert sum(c.startswith("Requests and answers in order") for c in captions) == 3
-
-
-def test_a_diagram_scrolls_and_says_so_where_it_is_clipped(page: Reader) -> None:
-    diagrams = [each for each in page.all("div") if each.get("role") == "region"]
-    assert [each["tabindex"] for each in diagrams] == ["0"] * 3, "a keyboard can scroll them"
-    assert page.words.count("scroll it sideways") == 3
-    css = html.page([run("replayed")])
-    (width,) = re.findall(r'<figure class="w(\d+)">', css)
-    assert f"(max-width: {int(width) - 1}px) {{ .w{width} .hint {{ display: inline; }} }}" in css
 
 
 def test_the_matrix_has_a_cell_for_each_checked_clause(page: Reader) -> None:

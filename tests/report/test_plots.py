@@ -472,11 +472,3 @@ def test_money_that_moves_without_a_payment_is_plotted() -> None:
     journal = World().play("token_rules").journal
     names = [plot.name for plot in plots.PLOTS if plot.has_content(journal)]
     assert "balances" in names
-
-
-def test_what_completes_are_plots_and_what_they_need() -> None:
-    assert {each.name for each in plots.PLOTS} < set(dir(plots)) == set(plots.__all__)
-    assert {"caption", "style", "legend", "bands", "outcomes"} < set(dir(plots))
-    for name in dir(plots):
-        assert getattr(plots, name).__module__.startswith("x402sim.report.plots"), name
-    assert not {"Axes", "Callable", "Journal", "dataclass"} & set(dir(plots))

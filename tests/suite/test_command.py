@@ -21,8 +21,6 @@ from x402sim.rng import Rng
 from x402sim.service.environment import read_environment
 from x402sim.service.issue import Issuer
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.mark.clause("2.2/payment-id")
 @pytest.mark.parametrize("amount_base", [0, 1])

@@ -123,12 +123,6 @@ def test_a_payment_that_opens_the_other_path_fails_where_the_path_is_known(
     assert bound(*changes, path=MARKET).outcome is Outcome.PASSED
 
 
-def test_a_hole_is_not_certified_where_the_second_path_is_not_known() -> None:
-    result = bound(HOLE, SILENT, path=None)
-    assert result.outcome is Outcome.INCONCLUSIVE
-    assert "set second.path in the target file" in result.reason
-
-
 def test_with_the_second_path_declared_absent_it_does_not_apply() -> None:
     result = bound(SILENT, path="")
     assert result.outcome is Outcome.PASSED

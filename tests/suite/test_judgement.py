@@ -23,7 +23,7 @@ from x402sim.spec.ground import Ground, ours
 from x402sim.spec.needs import Need
 from x402sim.suite import published
 from x402sim.suite.baseline import Baseline, Reasons, known, load, mended
-from x402sim.suite.case import ONLY, of_id, repeating
+from x402sim.suite.case import of_id
 from x402sim.suite.command import (
     FOUND_SOMETHING,
     HELD,
@@ -33,7 +33,7 @@ from x402sim.suite.command import (
     judge_and_report,
 )
 from x402sim.suite.engine import Plan
-from x402sim.suite.options import again, flag, flags_of, given, read
+from x402sim.suite.options import again, flag, flags_of, read
 from x402sim.suite.printing import show_results
 from x402sim.suite.subject import SUBJECTS, Subject, subject
 from x402sim.suite.verdict import NotReady
@@ -218,18 +218,6 @@ def test_the_flags_of_options_are_those_of_a_command() -> None:
     assert "kit/bread/crust" in done.output
     assert CliRunner().invoke(app, ["--heat", "7", "--only", "bread", "a", "-b"]).exit_code == 2
     assert CliRunner().invoke(app, ["--heat", "7", "--", "a", "-b"]).exit_code == HELD
-
-
-def test_a_flag_that_is_not_given_has_its_default() -> None:
-    assert given(OvenOptions, {"heat": None}) == {"heat": 200, "password": None, "strict": False}
-    assert read(OvenOptions, {"password": "x"}) == {"heat": 200, "password": "x"}
-
-
-def test_a_repetition_has_its_id_before_the_words_of_a_command() -> None:
-    assert repeating("run", "spec/1/x") == "run --only spec/1/x"
-    assert repeating(f"run{ONLY} -- node --only ID", "kit/1/x") == (
-        "run --only kit/1/x -- node --only ID"
-    )
 
 
 # --- which subject ------------------------------------------------------------------------
@@ -469,11 +457,3 @@ def test_markdown_is_what_it_should_be_whatever_was_answered() -> None:
     allowed = ("<details>", "</details>", "<summary>", "</summary>")
     assert all(any(mark in block for mark in allowed) and "<b>" not in block for block in blocks)
     assert sum("<details>" in each for each in blocks) == 2
-
-
-def test_a_report_in_markdown_is_written(tmp_path: Path) -> None:
-    file = tmp_path / "report.md"
-    judge_and_report(oven(FAILS), OvenOptions(), [FAILS], ReportOptions(files=[file]))
-    text = file.read_text("utf-8")
-    assert text.startswith("## ❌ x402sim conformance: oven `an oven`")
-    assert "**Lost (transfers, or the price of unpaid goods): 0.02 tokens**" in text

@@ -405,22 +405,6 @@ def test_an_id_that_was_alone_is_not_repeated() -> None:
     assert left == [1]
 
 
-def test_what_cannot_be_judged_alone_is_inconclusive() -> None:
-    runs: list[int] = []
-
-    async def looks(probe: Probe) -> None:
-        await probe.wait(1)
-        runs.append(1)
-        if len(runs) > 1:
-            raise Skipped("nothing there")
-        expect.equal("the answer", 2, 1)
-
-    fails = case("2.1/amount", looks, waits=lambda _: 1, needs="world")
-    result = judged(fails, case("2.1/asset"))["2.1/amount"]
-    assert result.outcome is Outcome.INCONCLUSIVE
-    assert result.reason.endswith("; played again alone, it was not judged: nothing there")
-
-
 def test_one_failure_alone_is_enough_for_an_id() -> None:
     first, left_of_first = moody("2.1/amount", 2, 2)
     second, left_of_second = moody("2.1/amount", 2, 2)

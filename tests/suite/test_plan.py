@@ -1,7 +1,6 @@
 """The plan of a run, and its pace: what a run costs at most, and how long it waits."""
 
 import asyncio
-from types import CodeType
 from typing import Any
 
 import httpx
@@ -119,17 +118,14 @@ def test_what_is_left_out_is_not_must_and_not_cheap() -> None:
     assert free.runnable_ids > 20, "what costs nothing is checked all the same"
 
 
-@pytest.mark.parametrize(
-    "budget", ["0.00", "0.01", "0.03", "0.05", "0.06", "0.20", "1.00", "2.00", "3.00"]
-)
+@pytest.mark.parametrize("budget", ["0.00", "0.01", "0.06", "1.00", "3.00"])
 def test_the_plan_adds_up_and_fits_the_budget(budget: str) -> None:
-    checks = all_checks()
-    for price_base in (PRICE, 20_000, 12_345):
-        plan = planned(checks, payer_key=PAYER, budget=budget, price_base=price_base)
-        assert plan.signs_base == plan.payments * price_base + plan.deposits_base
-        assert plan.signs_base <= round(float(budget) * 1_000_000)
-        taken = {case.name for case in checks} - set(plan.left_out)
-        assert not plan.payments or any(case.pays for case in checks if case.name in taken)
+    checks, price_base = all_checks(), 12_345
+    plan = planned(checks, payer_key=PAYER, budget=budget, price_base=price_base)
+    assert plan.signs_base == plan.payments * price_base + plan.deposits_base
+    assert plan.signs_base <= round(float(budget) * 1_000_000)
+    taken = {case.name for case in checks} - set(plan.left_out)
+    assert not plan.payments or any(case.pays for case in checks if case.name in taken)
 
 
 def test_what_waits_does_so_beside_the_others_and_a_first_request_is_no_measure() -> None:
@@ -193,12 +189,6 @@ def test_the_plan_is_within_a_third_of_what_a_run_waits(
         planned_s, took_s, failed = run_virtual(main)
     assert failed == []
     assert planned_s == pytest.approx(took_s, rel=1 / 3)
-
-
-def _names(code: CodeType) -> set[str]:
-    """Return the names that a function uses, also within its comprehensions."""
-    inner = [_names(each) for each in code.co_consts if isinstance(each, CodeType)]
-    return {*code.co_names}.union(*inner)
 
 
 def test_the_time_of_a_request_is_not_that_of_the_first_one(deployment: Deployment) -> None:

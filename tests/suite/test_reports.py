@@ -22,12 +22,9 @@ from x402sim.spec.ground import TITLES, Ground, GroundType, sentence
 from x402sim.suite.command import conclude
 from x402sim.suite.printing import show_results
 from x402sim.suite.redact import impersonal
-from x402sim.suite.service.control_api import paid_to
 from x402sim.suite.service.engine import all_checks
-from x402sim.suite.service.inputs import quote
 from x402sim.suite.service.local import judge
 from x402sim.suite.service.subject import SERVICE
-from x402sim.suite.verdict import amounts
 
 HERE = Path(__file__).parent
 SCHEMA = files("x402sim.report").joinpath("conformance.schema.json")
@@ -234,19 +231,6 @@ def test_failures_of_one_cause_follow_the_clearest_in_every_format(
     assert "inconclusive 2: it stopped at 1795360731698\n  spec/8/d, spec/8/e\n" in shown
 
 
-def test_the_terminal_tells_the_causes_before_what_is_not_judged(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    results = [*of_one_cause(), result("spec/1/indexer", "skipped", reason="why")]
-    show_results(SERVICE, results, strict=False)
-    shown = capsys.readouterr().out
-    assert (
-        "3 probable causes:\n  1. not so: two\n     spec/7/b MUST failed; with it kit/7/a" in shown
-    )
-    assert shown.index("3 probable causes") < shown.index("not judged 1: why\n  spec/1/indexer")
-    assert f"{len(results)} ids: " in shown
-
-
 # --- money first, and what to do ------------------------------------------------------
 
 
@@ -308,13 +292,6 @@ def test_every_report_says_how_to_repair_and_to_send_again_and_quotes_once(
         assert words.count(SENTENCE.text) == 1, f"{name}: two cases have one ground"
         assert "curl -i 'http://a/1'" in words, name
     assert "to repair" in texts["terminal"]
-
-
-def test_transfers_are_told_in_words() -> None:
-    assert amounts([10000, 10000, 5]) == "2 of 10000 base units and 1 of 5 base units"
-    assert amounts([]) == "none"
-    assert paid_to("0xA0EE", 10000) == "10000 base units to 0xa0ee"
-    assert quote(b"null") == "'null'"
 
 
 # --- what counts for the exit code ---------------------------------------------------

@@ -442,11 +442,6 @@ def test_a_known_failure_has_a_reason_and_one_that_holds_is_stale(tmp_path: Path
             baseline.load(file, "facilitator", ids)
 
 
-def test_each_package_has_pages_of_its_own() -> None:
-    assert slug("server @x402/express 2.6.0") == "server-at-x402-express-2.6.0"
-    assert slug("server x402-express 2.6.0") == "server-x402-express-2.6.0"
-
-
 def test_the_shipped_verdicts_are_small_and_of_known_batteries() -> None:
     verdicts: Verdicts = published.read(published.shipped())
     assert {each.battery for each in verdicts.records} == {*verdicts.batteries}

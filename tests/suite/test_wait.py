@@ -58,49 +58,40 @@ def test_what_is_waited_for_is_told_with_what_was_observed(
         judge(subject, what.get(subject, NOBODY), wait=60, tell=tell, **flags)
 
 
-def test_a_gateway_without_its_service_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("x402sim.suite.subject.URL_LOOK_S", 0)
-    answers, told = iter([None, 502, 503, 504, 404]), list[str]()
+def waited(*answers: httpx.Response | httpx.TransportError) -> tuple[str, list[str]]:
+    """Wait for a URL with these answers, all of which are asked for; return why in vain, and what was told."""
+    left, told = [*answers], list[str]()
 
     def answer(request: httpx.Request) -> httpx.Response:
-        status = next(answers)
-        if status is None:
-            raise httpx.ReadError("reset", request=request)
-        return httpx.Response(status)
+        found = left.pop(0)
+        if isinstance(found, httpx.TransportError):
+            raise found
+        return found
 
     async def main() -> str:
         async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http:
             return await until_url_answers(http, NOBODY, 60, told.append)
 
-    assert asyncio.run(main()) == "", "a 404 is an answer of whatever is there"
+    why = asyncio.run(main())
+    assert left == []
+    return why, told
+
+
+def test_a_gateway_without_its_service_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("x402sim.suite.subject.URL_LOOK_S", 0)
+    gone, *others = httpx.ReadError("reset"), *map(httpx.Response, (502, 503, 504, 404))
+    why, told = waited(gone, *others)
+    assert why == "", "a 404 is an answer of whatever is there"
     assert told == [f"waiting at most 60 s for {NOBODY}: nobody answers (ReadError)"]
-    assert list(answers) == []
 
 
-def test_an_answer_without_an_end_is_an_answer() -> None:
+def test_an_endless_answer_and_a_certificate_that_is_not_trusted_end_the_wait() -> None:
     async def endless() -> AsyncIterator[bytes]:
         while True:
             yield b"x"
 
-    def answer(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, content=endless())
-
-    async def main() -> str:
-        async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http:
-            return await until_url_answers(http, NOBODY, 60)
-
-    assert asyncio.run(main()) == ""
-
-
-def test_a_certificate_that_is_not_trusted_is_not_waited_for() -> None:
-    def answer(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED]", request=request)
-
-    async def main() -> str:
-        async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http:
-            return await until_url_answers(http, NOBODY, 60)
-
-    assert asyncio.run(main()) == ""
+    assert waited(httpx.Response(200, content=endless())) == ("", [])
+    assert waited(httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED]")) == ("", [])
 
 
 def test_a_look_that_hangs_ends_with_the_wait_and_its_own_timeout_is_no_end() -> None:

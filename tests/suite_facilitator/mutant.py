@@ -279,7 +279,7 @@ class Facilitator:
             raise Malformed("nested too deeply")
 
         def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-            if len(dict(pairs)) < len(pairs) and not self.has("takes the last of two"):
+            if len(dict(pairs)) < len(pairs):
                 raise Malformed("a name stands there twice")
             return dict(pairs)
 
@@ -341,10 +341,10 @@ class Facilitator:
             ("scheme", "upto" if is_upto else "exact", "any scheme", "unsupported_scheme"),
             ("network", self.name(version), "any network", "invalid_network"),
         ):
-            said = [wanted.get(name), *([] if self.has("any accepted") else [accepted.get(name)])]
-            if said != [right] * len(said) and not self.has(habit):
+            said = [wanted.get(name), accepted.get(name)]
+            if said != [right, right] and not self.has(habit):
                 raise Invalid(reason)
-        if version == 2 and not self.has("any accepted"):
+        if version == 2:
             for name in ("payTo", "asset") if is_upto else ("amount", "payTo", "asset"):
                 if str(accepted.get(name)).lower() != str(wanted[name]).lower():
                     raise Invalid("invalid_payload")
@@ -434,8 +434,6 @@ class Facilitator:
     async def check(self, asked: Asked, *, is_settle: bool) -> Asked:
         """Raise `Invalid` for a payment that is refused; return it as the token takes it."""
         auth, now_s = asked.auth, time.time()
-        if is_settle and self.has("settle checks nothing"):
-            return asked
         if auth.to != asked.pay_to and not self.has("any payee"):
             kind = "exact_evm_payload" if asked.permit is None else "permit2"
             raise Invalid(f"invalid_{kind}_recipient_mismatch")
@@ -446,12 +444,11 @@ class Facilitator:
             early = "permit2_not_yet_valid"
         if auth.valid_after >= now_s and not self.has("no validAfter"):
             raise Invalid(early)
-        margin_s = 0 if self.has("no margin") else MARGIN_S
-        if auth.valid_before < now_s + margin_s and not self.has("no validBefore"):
+        if auth.valid_before < now_s + MARGIN_S and not self.has("no validBefore"):
             late = "permit2_deadline_expired" if asked.permit else early.replace("after", "before")
             raise Invalid(late)
         try:
-            return await self.check_on_chain(asked, is_settle=is_settle)
+            return await self.check_on_chain(asked)
         except Reverts:
             raise Invalid("invalid_transaction_state") from None
         except (NodeGone, NodeSays):
@@ -487,7 +484,7 @@ class Facilitator:
             end = "value" if asked.version == 1 else "value_mismatch"
             raise Invalid(f"invalid_exact_evm_payload_authorization_{end}")
 
-    async def check_on_chain(self, asked: Asked, *, is_settle: bool) -> Asked:
+    async def check_on_chain(self, asked: Asked) -> Asked:
         auth = asked.auth
         asked = await self.check_signature(asked)
         used = await self.is_used(asked)
@@ -497,9 +494,7 @@ class Facilitator:
         if int.from_bytes(held) < auth.value and not self.has("no look at balances"):
             raise Invalid("insufficient_funds")
         asked = await self.check_allowance(asked)
-        if self.has("no trial") or (is_settle and self.has("no trial before sending")):
-            return asked
-        if asked.to_move:
+        if asked.to_move and not self.has("no trial"):
             await self.node.call(*asked.call, self.key.address)
         return asked
 
@@ -562,8 +557,6 @@ class Facilitator:
         for each in domains:
             with suppress(BadSignature):
                 if recover(transfer_digest(auth, each), self.readable(signature)) == auth.from_:
-                    if self.has("mends signatures"):
-                        return replace(asked, signature=canonical(signature))
                     return asked
         raise wrong
 
@@ -574,7 +567,6 @@ class Facilitator:
             (self.has("high s") and size == 65 and s > ORDER // 2)
             or (self.has("v of 0 and 1") and size == 65 and signature[64] < 2)
             or (self.has("compact signatures") and size == 64)
-            or self.has("mends signatures")
         )
         return canonical(signature) if takes else signature
 
@@ -666,8 +658,6 @@ class Facilitator:
             if self.has("jams"):
                 assert self.next_nonce is not None
                 return await self.sent_with(self.next_nonce, *asked.call)
-            if self.has("counts by itself"):
-                return await self.sent_with(await self.reserved(), *asked.call)
             return await self.sent_with(await self.count(), *asked.call)
 
     async def reserved(self) -> int:
@@ -721,8 +711,7 @@ class Facilitator:
         if is_good or self.has("reverted is a success"):
             settling.answer = self.success(asked, settling.tx_hash)
             return settling.answer
-        hash_ = "" if self.has("hides the hash") else settling.tx_hash
-        return self.failed(asked, "invalid_transaction_state", hash_)
+        return self.failed(asked, "invalid_transaction_state", settling.tx_hash)
 
     async def receipt(self, tx_hash: str) -> Any:
         ends = time.time() + RECEIPT_S

@@ -152,17 +152,6 @@ def test_any_defect_is_caught(defect: str) -> None:
     assert caught(defect) == []
 
 
-def test_a_settle_without_checks_is_one_cause() -> None:
-    wanted = cases(
-        "facilitator/fields/payee [v2] facilitator/wallet/contract-wrapped [v2] facilitator/domain/name-gas [v2] "
-        "kit/nonce/used-between-gas [v2]"
-    )
-    found = judged(mutant(["settle checks nothing"]), wanted)
-    (one,) = causes([of_id([case], {case: found[case.name]}, "") for case in wanted])
-    assert one.cause == "settle does not check what verify checks"
-    assert (one.id, len(one.follows)) == ("facilitator/fields/payee", 3)
-
-
 def test_each_section_has_a_defect_that_it_catches() -> None:
     caught = {each.split("/")[1] for ids in DEFECTS.values() for each in names(ids)}
     assert caught == SECTIONS.keys()

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tests.npm import node
-from tests.suite.cases import assert_demands_have_causes, assert_every_cell_is_told
 from tests.suite_payer.payer import Payer
 from tests.suite_payer.test_mutants import judged
 from x402sim.cli import app
@@ -24,7 +22,7 @@ from x402sim.suite.dialect import OF_PAYERS
 from x402sim.suite.payer import play
 from x402sim.suite.payer.play import Bound, Function, Task
 from x402sim.suite.payer.shop import OTHER_TOKEN
-from x402sim.suite.payer.subject import ONE_THING, PAYER, PayerJudge, all_cases, rows, seconds_of
+from x402sim.suite.payer.subject import ONE_THING, PAYER, PayerJudge, all_cases, seconds_of
 from x402sim.text.environment import passing
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +59,9 @@ def test_an_honest_command_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("MY_RPC_URL", "http://127.0.0.1:1")
     ended = run(command(tmp_path))
     assert ended.exit_code == 0, ended.output
-    assert "each in a world of its own" in ended.output
+    assert re.search(
+        r"a start takes [0-9.]+ s and 0\.[0-9]+ s of CPU", " ".join(ended.output.split())
+    )
 
 
 def test_a_defective_command_fails_and_its_loss_is_counted(tmp_path: Path) -> None:
@@ -180,28 +180,6 @@ def test_bounds_that_nobody_knows_are_refused(tmp_path: Path) -> None:
     ended = run(command(tmp_path), "--takes-no", "memory")
     assert ended.exit_code == 2
     assert "bounds are purchase, hosts, total, cap, goods" in " ".join(ended.output.split())
-
-
-AGENT = [str(node()), str(Path(__file__).with_name("agent.mjs"))]
-
-
-@pytest.mark.parametrize(
-    ("defect", "caught"),
-    [
-        ("", []),
-        ("resigns", ["payer/lost/asked-again"]),
-        ("uncapped", ["payer/sign/price-over-cap"]),
-    ],
-)
-def test_a_payer_without_packages_is_judged(tmp_path: Path, defect: str, caught: list[str]) -> None:
-    report = tmp_path / "report.json"
-    ended = run([*AGENT, defect], "--report", str(report), flows="v1,v2")
-    assert ended.exit_code == bool(caught), ended.output
-    found = json.loads(report.read_text())["results"]
-    assert [each["id"] for each in found if each["outcome"] == "failed"] == caught
-    assert re.search(
-        r"a start takes [0-9.]+ s and 0\.[0-9]+ s of CPU", " ".join(ended.output.split())
-    )
 
 
 @pytest.mark.parametrize(
@@ -380,10 +358,6 @@ def test_a_door_is_judged_too() -> None:
     assert ended.exit_code == 0, ended.output
 
 
-def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
-    assert_every_cell_is_told(rows(), all_cases(), OF_PAYERS)
-
-
 def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
     root = ROOT
     pytester.makepyfile(
@@ -411,7 +385,3 @@ def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
     )
     ended.assert_outcomes(passed=3, failed=1, skipped=1)
     ended.stdout.fnmatch_lines(["payer/sign/asset (MUST)*", "to repair: *", f"SKIPPED*{ONE_THING}"])
-
-
-def test_each_cause_is_of_a_demand_that_a_case_makes_and_each_demand_has_one() -> None:
-    assert_demands_have_causes("payer")

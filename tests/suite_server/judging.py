@@ -60,11 +60,8 @@ class Bench:
             toy.defects, toy.habits = self.defects, self.habits
         for room in self.rooms.values():
             room.goods.clear()
-        groups: dict[str, list[RoomCase]] = {}
-        for case in cases:
-            groups.setdefault(case.played_as, []).append(case)
         found: dict[str, Found] = {}
-        for group in groups.values():
+        for group in by_play(cases):
             if (kind := group[0].kind) not in self.rooms:
                 self.rooms[kind] = await self.judge.room(kind)
             played = await self.judge.played(group, self.rooms[kind])

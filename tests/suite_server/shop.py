@@ -453,8 +453,6 @@ class Shop:
             if self.has("no resource"):
                 required.pop("resource")
             headers["PAYMENT-REQUIRED"] = encoded(required)
-        if self.has("version 2 only"):
-            body = {"error": error}
         if self.has("another price in a body of version 2"):
             cheap = {**self.requirements(2, path), "amount": "1"}
             body = {"x402Version": 2, "error": error, "accepts": [cheap]}
@@ -690,8 +688,6 @@ class Shop:
                 return Reply(502, {"error": "the facilitator does not answer"})
             valid = said.get("isValid")
             if not (valid if is_lax else valid is True):
-                if self.has("settles what is invalid"):
-                    await self.post("/settle", asked)
                 reason = str(said.get("invalidReason"))
                 if reason == "permit2_allowance_required" and not self.has("402 without allowance"):
                     return replace(self.refuse(order, reason), status=412)

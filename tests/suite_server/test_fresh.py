@@ -24,7 +24,7 @@ class Poisoned(Shop):
         return await super().answer(method, *given)
 
 
-def judged(*ids: str) -> dict[str, tuple[Outcome, str]]:
+def judged(*ids: str, plays: int) -> dict[str, tuple[Outcome, str]]:
     asked: Sequence[Any] = [
         each for each in all_cases() if each.id in ids and each.dialect is Dialect.V2
     ]
@@ -32,12 +32,13 @@ def judged(*ids: str) -> dict[str, tuple[Outcome, str]]:
     items = [item_in("/weather")]
     judge = ServerJudge(subject=subject, dialects=(Dialect.V2,), items=items, jobs=1)
     found = asyncio.run(judge.every(asked))
+    assert judge.plays == plays, "the good payments in between are none"
     return {case.id: (result.outcome, result.reason) for case, result in found}
 
 
 def test_what_another_play_has_left_is_no_failure() -> None:
     head = "kit/path/head-success"
-    outcome, why = judged("server/path/method", head)[head]
+    outcome, why = judged("server/path/method", head, plays=3)[head]
     assert outcome is Outcome.INCONCLUSIVE
     assert "played again alone, it holds" in why
-    assert judged(head)[head][0] is Outcome.PASSED
+    assert judged(head, plays=1)[head][0] is Outcome.PASSED

@@ -16,21 +16,19 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 from typer.testing import CliRunner
 
-from tests.suite.cases import assert_demands_have_causes, assert_every_cell_is_told
 from tests.suite_server.judging import ITEMS, Bench, cases
 from tests.suite_server.shop import Shop, shop
 from x402sim.cli import app
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.protocol.x402 import to_base64
 from x402sim.report.exchange import written
 from x402sim.report.results import CaseResult, Outcome
-from x402sim.suite.dialect import OF_SERVERS, Dialect
+from x402sim.suite.dialect import Dialect
 from x402sim.suite.server.payment import message, proof
 from x402sim.suite.server.play import Item
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.server.room import Given
-from x402sim.suite.server.subject import SERVER, ServerJudge, all_cases, item_in, rows
+from x402sim.suite.server.subject import SERVER, ServerJudge, all_cases, item_in
 from x402sim.suite.started import App
 
 pytest_plugins = ["pytester"]
@@ -102,24 +100,6 @@ def test_what_cannot_be_meant_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=why):
         SERVER.read(words, flags)
-
-
-def test_a_server_gets_what_the_guide_says() -> None:
-    given = Given(
-        port=1,
-        facilitator_url="http://f",
-        rpc_url="http://rpc",
-        pay_to="0x22",
-        network=BASE_SEPOLIA,
-        state_dir="/s",
-    )
-    page = (ROOT / "x402sim/guide/judging-servers.md").read_text(encoding="utf-8")
-    table = page[page.index("| variable") :].split("\n\n")[0]
-    assert {name for name in given.environment() if f"`{name}`" not in table} == set()
-
-
-def test_every_cell_of_the_table_has_an_id_or_a_reason() -> None:
-    assert_every_cell_is_told(rows(), all_cases(), OF_SERVERS)
 
 
 def judged(ids: str, *servers: list[str], items: Sequence[Item] = ITEMS) -> dict[str, CaseResult]:
@@ -330,10 +310,6 @@ def test_the_numbers_of_a_body_are_changed_too_and_an_empty_one_is_told() -> Non
     (left,) = none.values()
     assert (left.outcome, left.is_untold) == (Outcome.SKIPPED, True)
     assert "no value stands in the body {}" in left.reason
-
-
-def test_each_cause_is_of_a_demand_that_a_case_makes_and_each_demand_has_one() -> None:
-    assert_demands_have_causes("server")
 
 
 def test_a_command_is_killed_and_started_again(asked: Callable[..., Told]) -> None:

@@ -8,7 +8,6 @@ import pytest
 from tests.watch.said import packed, required, terms
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.suite.dialect import Dialect
-from x402sim.suite.engine import attempt
 from x402sim.suite.server import raw
 from x402sim.suite.server.payment import payable
 from x402sim.suite.server.raw import Answer, Headers, send
@@ -84,11 +83,3 @@ def test_an_amount_of_too_many_digits_cannot_be_paid(amount: str, is_payable: bo
     offers = required() | {"accepts": [terms() | {"amount": amount}]}
     answer = Answer(sent="GET /", status=402, headers=Headers({"PAYMENT-REQUIRED": packed(offers)}))
     assert (payable(Dialect.V2, answer, BASE_SEPOLIA) is not None) is is_payable
-
-
-def test_a_bug_of_a_case_ends_no_run() -> None:
-    async def act() -> None:
-        raise ZeroDivisionError
-
-    found = asyncio.run(attempt([], None, act, lambda case, observed: None))
-    assert found.unclear == "the case itself has a bug: ZeroDivisionError()"

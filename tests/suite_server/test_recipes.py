@@ -19,7 +19,6 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "x402sim" / "guide" / "judging-servers.md").read_text(encoding="utf-8")
 FASTAPI, FASTAPI_SHOP, FLASK = blocks(PAGE, "python")
 EXPRESS, HONO_END, IN_NEXT = blocks(PAGE, "js")
-COMMANDS = dict(re.findall(r'`(x402sim conformance server /weather) --start "([^"]+)"`', PAGE))
 OF_FASTAPI = """
 from fastapi import FastAPI
 from x402.http import HTTPFacilitatorClient

@@ -16,7 +16,6 @@ from x402sim.clock import command_started_s
 from x402sim.commands import common, purchase as buying
 from x402sim.payer.auth import DEADLINE_S, MAX_AMOUNT
 from x402sim.payer.core import PAYMENT_ID_HEADER, PaymentFailed
-from x402sim.payer.flow import PROOFS
 from x402sim.payer.mistakes import MISTAKES, Mistake
 from x402sim.payer.reading import UNKNOWN
 from x402sim.payer.stored import Bought, Stored, Taken
@@ -26,6 +25,7 @@ from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.networks import known_networks
 from x402sim.protocol.refusals import Refusal, is_final
 from x402sim.protocol.values import data_of
+from x402sim.protocol.x402 import PROOF_HEADERS
 from x402sim.text.words import printable, printable_lines
 
 WRONG = " or ".join(", ".join(MISTAKES).rsplit(", ", 1))
@@ -408,7 +408,8 @@ def proof_in(request: httpx.Request) -> str:
     headers = request.headers
     if mcp.TOOL in headers:
         return ""
-    return next((f"-H {_quoted(name, headers[name])}" for name in PROOFS if name in headers), "")
+    shown = (name for name in PROOF_HEADERS if name in headers)
+    return next((f"-H {_quoted(name, headers[name])}" for name in shown), "")
 
 
 def _quoted(name: str, value: str) -> str:

@@ -18,10 +18,10 @@ import httpx
 import msgspec
 
 from x402sim.http.bounded import Limits, bound, read, too_slow
-from x402sim.payer.core import PAYMENT_ID_HEADER, SESSION_ID_HEADER, PaymentFailed
+from x402sim.payer.core import PaymentFailed
 from x402sim.payer.deadline import Deadline
 from x402sim.protocol.messages import encode
-from x402sim.protocol.x402 import PAYMENT_HEADERS
+from x402sim.protocol.x402 import PROOF_HEADERS
 
 MAX_REDIRECTS = 3
 Trace = Callable[[str, dict[str, Any]], Any]
@@ -78,7 +78,7 @@ class Guard:
 
     def _check(self, origin: str, request: Any) -> None:
         names = {name.decode("ascii", "replace").lower() for name, _ in request.headers}
-        if request.method == b"CONNECT" and not names & {name.lower() for name in PROOFS}:
+        if request.method == b"CONNECT" and not names & {name.lower() for name in PROOF_HEADERS}:
             return  # to a proxy, without any of the request's headers
         url, target = request.url, request.url.target.decode("ascii", "replace")
         host = url.host.decode("ascii")
@@ -112,9 +112,6 @@ async def _nothing() -> None:
     pass
 
 
-PROOFS = (PAYMENT_ID_HEADER, SESSION_ID_HEADER, *PAYMENT_HEADERS.values())
-
-
 class Send(msgspec.Struct, frozen=True):
     """Send a request and get its answer, whose body is read if the status is 402.
 
@@ -132,7 +129,7 @@ class Send(msgspec.Struct, frozen=True):
 
 def shown_in(request: httpx.Request) -> str:
     """Return the header with which a request pays or proves a payment; else ""."""
-    return next((name for name in PROOFS if name in request.headers), "")
+    return next((name for name in PROOF_HEADERS if name in request.headers), "")
 
 
 def shown_in_vain(url: httpx.URL, name: str) -> PaymentFailed:

@@ -15,10 +15,9 @@ import httpx
 from x402sim.clock import stopwatch
 from x402sim.http.bounded import Limits, bound
 from x402sim.payer.auth import PaymentAuth
-from x402sim.payer.flow import PROOFS
 from x402sim.protocol import mcp
 from x402sim.protocol.messages import decode, encode
-from x402sim.protocol.x402 import REQUIRED_HEADER
+from x402sim.protocol.x402 import PROOF_HEADERS, REQUIRED_HEADER
 from x402sim.version import VERSION
 
 
@@ -198,7 +197,7 @@ class ToolTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         params: dict[str, Any],
     ) -> tuple[httpx.Request, int | None]:
         headers = httpx.Headers(request.headers)
-        for name in ("content-length", *(() if endpoint.pays_by_header else PROOFS)):
+        for name in ("content-length", *(() if endpoint.pays_by_header else PROOF_HEADERS)):
             headers.pop(name, None)
         headers.update({"Accept": mcp.ACCEPTED, **endpoint.headers})
         content = mcp.message(number, method, params)

@@ -113,10 +113,10 @@ RESPONSE_HEADERS: dict[Version, str] = {1: "X-PAYMENT-RESPONSE", 2: "PAYMENT-RES
 """The response header with the outcome."""
 REQUIRED_HEADER = "PAYMENT-REQUIRED"
 """The header of a 402 in version 2."""
-PROOFS = frozenset(
-    name.lower().encode() for name in ("X-Payment-Id", "X-Session-Id", *PAYMENT_HEADERS.values())
-)
-"""The headers of requests that pay, or prove a payment, also in two steps; as ASGI has them."""
+PROOF_HEADERS = ("X-Payment-Id", "X-Session-Id", *PAYMENT_HEADERS.values())
+"""The headers of requests that pay, or prove a payment, also in two steps."""
+PROOFS = frozenset(name.lower().encode() for name in PROOF_HEADERS)
+"""The same, as ASGI has them."""
 OF_PAYMENTS = PROOFS | {
     name.lower().encode() for name in (*RESPONSE_HEADERS.values(), REQUIRED_HEADER)
 }

@@ -32,8 +32,6 @@ ENOUGH = 0.5
 """The share of a known defect's failures that makes it a probable cause."""
 _LEAST_ANSWER = 14
 """Characters that identify an answer: its status, and some of its body."""
-_SETTLES = "spec/4.1/settle-on-chain"
-"""The id whose case checks that an ordinary payment is a transfer."""
 _GENERAL = (DemandKey.WITHHELD, DemandKey.REFUSED)
 """Demands of many checks: two failures of such a demand need not have one cause."""
 _GIVES_AWAY = (DemandKey.WITHHELD, DemandKey.UNPAID_2XX)
@@ -82,6 +80,8 @@ class _Words(msgspec.Struct, frozen=True):
     with the failed demand, "payer/send/proof-redirected: DEMAND"."""
     follows: tuple[str, ...] = ()
     """Keys of possible causes: the failure follows from the first that has failed, too."""
+    gathers: str = ""
+    """A demand of an ordinary payment: if it fails here, all that fail nothing else follow."""
 
 
 class StopCause(msgspec.Struct, frozen=True):
@@ -122,7 +122,7 @@ def by_cause(results: Results) -> list[list[Result]]:
         groups.append(stopped) if group is None else group.extend(stopped)
     places = {each.id: place for place, each in enumerate(results)}
     groups.sort(key=lambda group: (*_rank(group), places[group[0].id]))
-    return _never_settled(groups)
+    return _gathered(groups)
 
 
 def causes(results: Results) -> list[StopCause]:
@@ -300,24 +300,23 @@ def _rooted(groups: list[list[Result]]) -> list[list[Result]]:
     return [group for group in groups if root(group) is group]
 
 
-def _never_settled(groups: list[list[Result]]) -> list[list[Result]]:
-    """If the subject serves and never settles, join all failures that follow, and put them first.
+def _gathered(groups: list[list[Result]]) -> list[list[Result]]:
+    """Join to an id the failures that it `gathers`, and put them first.
 
-    A subject never settles if it served an ordinary payment that moved nothing.
+    A service never settles if it served an ordinary payment that moved nothing.
     """
+    head, demand = next((key, each.gathers) for key, each in _words().items() if each.gathers)
+
+    def is_its(case: CaseResult | Result) -> bool:
+        return _evidence(case).demand == demand
+
     failed = [each for group in groups for each in group if each.outcome is Outcome.FAILED]
-    first = [each for each in failed if each.id == _SETTLES]
-    if not any(_is_unpaid(case) for each in first for case in failures(each)):
+    if not any(each.id == head and any(map(is_its, failures(each))) for each in failed):
         return groups
-    unpaid = [each.id for each in failed if all(map(_is_unpaid, failures(each)))] + [_SETTLES]
-    apart = [group for group in groups if not any(each.id in unpaid for each in group)]
+    its = {head, *(each.id for each in failed if all(map(is_its, failures(each))))}
+    apart = [group for group in groups if its.isdisjoint(each.id for each in group)]
     merged = [each for group in groups if group not in apart for each in group]
-    return [sorted(merged, key=lambda each: (each.id != _SETTLES, _urgency(each))), *apart]
-
-
-def _is_unpaid(case: CaseResult | Result) -> bool:
-    """Tell whether a case failed because an expected transfer did not come."""
-    return _evidence(case).demand == DemandKey.TRANSFER
+    return [sorted(merged, key=lambda each: (each.id != head, _urgency(each))), *apart]
 
 
 def _is_behind(group: list[Result], stopped: list[Result], reason: str, begun: set[str]) -> bool:

@@ -538,7 +538,7 @@ def _escaped_property(text: str) -> str:
 # --- Markdown ---------------------------------------------------------------------------
 
 MOST_CAUSES, MOST_EXCHANGE = 20, 3000
-"""Causes, and characters of an exchange, that a report shows: a comment has 65,536."""
+"""Causes, and characters of an exchange, that a report shows: a comment has 65,536 characters."""
 MARKS = {Outcome.PASSED: "✅", Outcome.FAILED: "❌", Outcome.INCONCLUSIVE: "❔"}
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~@-])")
 

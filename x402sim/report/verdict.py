@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING
 from x402sim.protocol.money import to_decimal
 from x402sim.report import conformance as report, exchange, need_extra
 from x402sim.report.causes import LOSSES, by_cause, cause, loss, repair
-from x402sim.report.conformance import About, written
+from x402sim.report.conformance import MOST_CAUSES, About, written
 from x402sim.report.results import Outcome, Result, by_dialect
 from x402sim.text.templates import markdown_table, render
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
-
-MOST_CAUSES = 20
-"""Probable causes that a notebook shows."""
 
 
 @dataclass(frozen=True, slots=True)

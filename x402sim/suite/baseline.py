@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from x402sim.report.results import CaseResult, Outcome, Result, by_dialect
+from x402sim.suite.case import HOLDS
 from x402sim.text.words import printable, unknown
 
 WANTED = "a JSON report (--report FILE.json) of an earlier run, or a TOML file of ids with reasons"
@@ -128,12 +129,11 @@ def _key(case: CaseResult | _Case) -> tuple[str, str]:
 
 def mended(results: Sequence[Result], baseline: Baseline | Reasons) -> list[str]:
     """Return the ids that failed in the baseline, and hold now; of reasons, the entries."""
-    holds = (Outcome.PASSED, Outcome.OBSERVED)
     if isinstance(baseline, Reasons):
         seen: dict[str, list[Outcome]] = {}
         for result in results:
             for dialect, entry in baseline.of(result).items():
                 seen.setdefault(entry, []).append(by_dialect(result)[dialect].outcome)
-        return [each for each, found in seen.items() if all(it in holds for it in found)]
+        return [each for each, found in seen.items() if all(it in HOLDS for it in found)]
     failed = {each.id for each in baseline.results if each.outcome is Outcome.FAILED}
-    return [each.id for each in results if each.id in failed and each.outcome in holds]
+    return [each.id for each in results if each.id in failed and each.outcome in HOLDS]

@@ -3,7 +3,7 @@
 Several cases may share an id; the worst outcome is the id's.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -62,6 +62,7 @@ class Case:
 
 
 AnyCase = TypeVar("AnyCase", bound=Case)
+Key = TypeVar("Key")
 
 
 # --- selection ----------------------------------------------------------------------------
@@ -69,26 +70,24 @@ AnyCase = TypeVar("AnyCase", bound=Case)
 
 def by_id(cases: Iterable[AnyCase]) -> dict[str, list[AnyCase]]:
     """Return the cases of each id."""
-    found: dict[str, list[AnyCase]] = {}
-    for case in cases:
-        found.setdefault(case.id, []).append(case)
-    return found
+    return _grouped(cases, lambda case: case.id)
 
 
 def by_play(cases: Iterable[AnyCase]) -> list[list[AnyCase]]:
     """Return the cases in groups that share a play."""
-    groups: dict[str, list[AnyCase]] = {}
-    for case in cases:
-        groups.setdefault(case.played_as, []).append(case)
-    return list(groups.values())
+    return list(_grouped(cases, lambda case: case.played_as).values())
 
 
 def by_ground(cases: Iterable[AnyCase]) -> list[tuple[Ground, list[AnyCase]]]:
     """Return the cases of one id that have the same ground, together."""
-    found: dict[Ground, list[AnyCase]] = {}
+    return list(_grouped(cases, lambda case: case.ground).items())
+
+
+def _grouped(cases: Iterable[AnyCase], key: Callable[[AnyCase], Key]) -> dict[Key, list[AnyCase]]:
+    found: dict[Key, list[AnyCase]] = {}
     for case in cases:
-        found.setdefault(case.ground, []).append(case)
-    return list(found.items())
+        found.setdefault(key(case), []).append(case)
+    return found
 
 
 def matching(cases: Iterable[AnyCase], prefix: str, documents: Sequence[str]) -> list[AnyCase]:

@@ -22,7 +22,7 @@ from x402sim.report.conformance import About, texts_of, total_loss
 from x402sim.report.results import NOT_JUDGED, Outcome, Result, Results, by_dialect
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import folder
-from x402sim.suite.case import Case
+from x402sim.suite.case import HOLDS, Case
 from x402sim.text.words import counted, printable
 from x402sim.version import VERSION
 
@@ -331,9 +331,8 @@ def closest(results: Results, subject: str, own: str = "") -> Version | None:
     Of several alike, the newest of the implementation `own`, else the first, named with the others'
     number.
     """
-    every = [(each, name) for each in results for name in by_dialect(each).items()]
-    failed = {(it.id, name) for it, (name, each) in every if each.outcome is Outcome.FAILED}
-    judged = {(it.id, name) for it, (name, each) in every if each.outcome not in NOT_JUDGED}
+    failed = {*_with(results, Outcome.FAILED)}
+    judged = failed.union(_with(results, *HOLDS))
 
     def likeness(version: Version) -> tuple[int, int]:
         return len(version.failed & failed), -len(version.failed & judged - failed)
@@ -354,23 +353,22 @@ def marked(results: Results, version: Version) -> list[Result]:
     """Return results; the failures that the version has in the same dialects name the version."""
     return [
         msgspec.structs.replace(each, known_of=version.name)
-        if each.outcome is Outcome.FAILED and _dialects(each) <= version.failed
+        if each.outcome is Outcome.FAILED
+        and version.failed.issuperset(_with([each], Outcome.FAILED))
         else each
         for each in results
     ]
 
 
-def _dialects(result: Result) -> set[tuple[str, str]]:
-    found = by_dialect(result).items()
-    return {(result.id, name) for name, each in found if each.outcome is Outcome.FAILED}
-
-
 def mended(results: Results, version: Version) -> list[str]:
     """Return the ids that the version fails, and that hold here."""
-    holds = (Outcome.PASSED, Outcome.OBSERVED)
-    every = [(each.id, name, it) for each in results for name, it in by_dialect(each).items()]
-    return list(
-        dict.fromkeys(
-            id_ for id_, name, it in every if it.outcome in holds and (id_, name) in version.failed
-        )
-    )
+    held = (pair for pair in _with(results, *HOLDS) if pair in version.failed)
+    return list(dict.fromkeys(check_id for check_id, _ in held))
+
+
+def _with(results: Results, *outcomes: Outcome) -> Iterator[tuple[str, str]]:
+    """Yield the ids with one of the outcomes, with each dialect of it."""
+    for result in results:
+        for dialect, each in by_dialect(result).items():
+            if each.outcome in outcomes:
+                yield result.id, dialect

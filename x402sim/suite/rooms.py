@@ -251,6 +251,9 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
     starts: int = 0
     start_s: float = 0
     plays: int = 0
+    """The plays of cases, repetitions included."""
+    begins: int = 0
+    """The plays and the good payments beside them."""
     trouble: Trouble = field(default_factory=Trouble)
     tell: Tell = lambda text: None
     """Tells the user that the subject does not answer; `once` tells only the first time."""
@@ -341,13 +344,14 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         self, room: AnyRoom, dialect: Any, name: str, patience_s: float | None = None
     ) -> AnyPlay:
         """Begin a play in a room, and return the play."""
-        self.plays += 1
-        named = f"{name} {self.plays} in {room.name}"
+        self.begins += 1
+        named = f"{name} {self.begins} in {room.name}"
         return await self.play(room, dialect, named, patience_s or self.patience_s).ready()
 
     async def played(self, group: Sequence[RoomCase], room: AnyRoom) -> Played[RoomCase]:
         """Play the common play of some cases in a room, and test each case."""
         first = group[0]
+        self.plays += 1
         play = await self.begun(room, first.dialect, first.played_as)
         hangs = f"{first.name}: it does not answer, and has {play.patience_s:g} s for each answer"
         try:

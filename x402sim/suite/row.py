@@ -135,6 +135,8 @@ class Row(ABC):
     control: ClassVar[str]
     """The slug of the controls."""
     dialects: ClassVar[Sequence[Dialect]]
+    not_played: ClassVar[Mapping[Any, Mapping[str, str]]] = {}
+    """For each dialect the reasons why sections, or rows by section/slug, are not played."""
     sentences: ClassVar[Mapping[Any, Mapping[Sentence, Sentence | None]]] = {
         Dialect.V1: texts.IN_V1
     }
@@ -150,6 +152,12 @@ class Row(ABC):
     waits_s: float = 0
     is_control: bool = False
     variant: str = ""
+
+    def __post_init__(self) -> None:
+        for dialect, reasons in self.not_played.items():
+            for name in (self.section, f"{self.section}/{self.slug}"):
+                if name in reasons:
+                    object.__setattr__(self, "absent", {**self.absent, dialect: reasons[name]})
 
     @property
     def name(self) -> str:
@@ -220,16 +228,8 @@ class RoomRow(Row):
 
     plain: ClassVar[RoomKind]
     """The usual kind of room."""
-    not_played: ClassVar[Mapping[Any, Mapping[str, str]]] = {}
-    """For each dialect the reasons why sections, or rows by section/slug, are not played."""
     play: AnyAct
     kind: RoomKind | None = None
-
-    def __post_init__(self) -> None:
-        for dialect, reasons in self.not_played.items():
-            for name in (self.section, f"{self.section}/{self.slug}"):
-                if name in reasons:
-                    object.__setattr__(self, "absent", {**self.absent, dialect: reasons[name]})
 
     @property
     def needs(self) -> tuple[Need, ...]:

@@ -86,17 +86,10 @@ SUBJECTS = {
 DEFAULT = "service"
 """The subject of a command that names none."""
 
-_WORDS = {
-    "service": "",
-    "payer": " payer",
-    "facilitator": " facilitator",
-    "server": " server",
-}
-
 
 def instead(name: str) -> str:
     """Return the right judge for a subject that was given to another judge."""
-    return f"its judge is x402sim conformance{_WORDS[name]}"
+    return f"its judge is x402sim conformance{f' {name}' * (name != DEFAULT)}"
 
 
 def as_server(*sold: tuple[str, str, Any]) -> str:

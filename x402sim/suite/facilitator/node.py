@@ -31,9 +31,9 @@ class Call:
         """Return an answer with this result."""
         return {"jsonrpc": "2.0", "id": self.id, "result": value}
 
-    def error(self, message: str, code: int = -32000) -> dict[str, Any]:
+    def error(self, message: str) -> dict[str, Any]:
         """Return an error as the answer."""
-        return {"jsonrpc": "2.0", "id": self.id, "error": {"code": code, "message": message}}
+        return {"jsonrpc": "2.0", "id": self.id, "error": {"code": -32000, "message": message}}
 
 
 Go = Callable[[], Awaitable[dict[str, Any]]]
@@ -120,13 +120,11 @@ def on(*methods: str, do: Twist) -> Twist:
     return twist
 
 
-def fails(message: str, code: int = -32000, *, after: bool = False) -> Twist:
-    """Return a twist that answers with a JSON-RPC error, perhaps `after` the work."""
+def fails(message: str) -> Twist:
+    """Return a twist that answers with a JSON-RPC error."""
 
-    async def twist(call: Call, go: Go) -> dict[str, Any]:
-        if after:
-            await go()
-        return call.error(message, code)
+    async def twist(call: Call, _: Go) -> dict[str, Any]:
+        return call.error(message)
 
     return twist
 

@@ -87,13 +87,10 @@ class Observed:
 
     def moved(self, draft: Draft, money: Money | None = None) -> list[Transfer]:
         """Return the transfers of a payment."""
-        return [each for each in (money or self.money).moved if is_of(each, draft)]
-
-
-def is_of(moved: Transfer, draft: Draft) -> bool:
-    """Tell whether a transfer belongs to a payment."""
-    auth = draft.auth
-    return (moved.sender, moved.to, moved.amount_base) == (auth.from_, auth.to, auth.value)
+        auth = draft.auth
+        its = auth.from_, auth.to, auth.value
+        moved = (money or self.money).moved
+        return [each for each in moved if (each.sender, each.to, each.amount_base) == its]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,11 +138,7 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
         return CLOCK.now_s()
 
     async def draft(
-        self,
-        payer: Wallet | None = None,
-        *,
-        amount_base: int = PRICE_BASE,
-        allowed_base: int = BALANCE_BASE,
+        self, payer: Wallet | None = None, *, allowed_base: int = BALANCE_BASE
     ) -> Draft:
         """Return a good payment of a new payer, or of `payer`, who has allowed Permit2 so much.
 
@@ -161,7 +154,7 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
             self.payee(),
             (self.now_s, self.wall_s),
             hashlib.sha256(self.draw()).digest(),
-            amount_base,
+            PRICE_BASE,
             await self.facilitator() if self.dialect is Dialect.UPTO else None,
         )
 

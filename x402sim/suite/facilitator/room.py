@@ -126,15 +126,6 @@ async def _why_not(url: str) -> str:
     )
 
 
-# --- the token on anvil ----------------------------------------------------------------------
-
-
-async def add_overload(chain: Chain, controls: Controls) -> None:
-    """Give the chain's token the overload."""
-    await controls.set_code(contract.TOKEN_AT, await chain.code(chain.token))
-    await controls.set_code(chain.token, contract.code("Overload"))
-
-
 PAYERS = 400
 """The number of payers on a ledger, each with a thousand tokens; an anvil funds payers singly."""
 BALANCE_BASE = 1000 * 10**6
@@ -375,7 +366,9 @@ async def opened(
         assert controls is not None
         await controls.set_automine(kind.block_s is None)
         if not is_ledger:
-            await add_overload(open_chain.chain, controls)
+            token = open_chain.chain.token
+            await controls.set_code(contract.TOKEN_AT, await open_chain.chain.code(token))
+            await controls.set_code(token, contract.code("Overload"))
         await controls.mine()  # a call sees the time of the newest block, which is now
         node = Node(open_chain.rpc_app)
         bound = await stack.enter_async_context(listening(node.answer, port))

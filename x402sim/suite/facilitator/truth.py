@@ -117,9 +117,7 @@ def wastes_nothing(_: Play, observed: Observed) -> Violation | None:
         return Violation(
             expected="no transaction of the relayer that reverts",
             actual=observed.summary,
-            loss=gas(money.burnt_wei, "gas for what could not succeed")
-            if money.burnt_wei
-            else None,
+            loss=gas(money.burnt_wei, "gas for what could not succeed"),
             demand=observed.demand_on_settle or "no-reverts",
         )
     if len(money.sent) > len(observed.drafts):

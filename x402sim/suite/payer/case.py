@@ -1,6 +1,6 @@
 """Declares cases of a payer: a row is the story of a shop, and the demands on a payer there."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -45,8 +45,8 @@ SEVERAL = "budget/several"
 """The row that shows whether a payer buys several things, by its dialect."""
 OURS = (Dialect.STEPS, Dialect.SESSION)
 STANDARD = (Dialect.V1, Dialect.V2, Dialect.MCP)
-_AS_V2 = ("send", "hostile", "extension")
-"""The sections about what is read and sent, whatever is signed."""
+_AS_V2 = dict.fromkeys(("send", "hostile", "extension"), "as in v2, whatever is signed")
+"""Why the sections about what is read and sent are not played by Permit2."""
 
 
 def only(kept: Sequence[Dialect], reason: str) -> dict[Dialect, str]:
@@ -61,6 +61,7 @@ class PayerRow(row.Row):
     subject: ClassVar[str] = "payer"
     control: ClassVar[str] = "buys"
     dialects: ClassVar[Sequence[Dialect]] = OF_PAYERS
+    not_played: ClassVar[Mapping[Any, Mapping[str, str]]] = dict.fromkeys(BY_PERMIT2, _AS_V2)
 
     play: Story | Callable[[Dialect], Story]
     starts: int = STARTS
@@ -74,12 +75,8 @@ class PayerRow(row.Row):
         )
 
 
-def case(path: str, *demands: Demand, **more: Any) -> Callable[[Any], PayerRow]:
-    """Declare cases: `case("section/slug", *demands)(story)`."""
-    absent = more.pop("absent", {})
-    if path.partition("/")[0] in _AS_V2:
-        absent = dict.fromkeys(BY_PERMIT2, "as in v2, whatever is signed") | absent
-    return PayerRow.of(path, *demands, absent=absent, **more)
+case = PayerRow.of
+"""Declares cases: `case("section/slug", *demands)(story)`."""
 
 
 # --- demands -----------------------------------------------------------------------------

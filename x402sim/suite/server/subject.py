@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from x402sim.clock import stopwatch
 from x402sim.protocol import mcp
 from x402sim.protocol.money import to_base
+from x402sim.protocol.networks import Network
 from x402sim.report.results import CaseResult
 from x402sim.suite import rooms
 from x402sim.suite.dialect import OF_SERVERS, Dialect
@@ -55,6 +56,10 @@ from x402sim.text.words import as_given, counted, often
 
 QUICK_S = 3.0
 """The longest start, in seconds, that is repeated unless the user chooses --restart."""
+OFFER = "offer"
+"""The section that is judged even without a purchase."""
+WHOLE = OFFER, "whole"
+"""The row whose play asks once: its demands can be tested on any offer."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -112,6 +117,17 @@ class ServerJudge(rooms.RoomJudge[ServerRoom, Play]):
         self.doubles.append(room.double)
         return room
 
+    def read_offer(self, play: Play, answer: Answer) -> None:
+        """Note whether an offer is `meant` for the judge's payers, and `misoffered`."""
+        dialect = play.dialect
+        if not is_meant(dialect, answer, play.room.network):
+            return
+        self.meant.add(dialect)
+        whole = next(row for row in rows() if (row.section, row.slug) == WHOLE)
+        musts = [each for each in whole.cases() if (each.dialect, each.level) == (dialect, "MUST")]
+        if any(isinstance(each.test(play, answer), Violation) for each in musts):
+            self.misoffered.add(dialect)
+
     def notes(self) -> list[str]:
         """Return a line if each settlement of `upto` was the maximum, and no use is known."""
         is_less = [
@@ -164,7 +180,7 @@ PLAY_S, PURCHASES = 0.2, 2
 purchases whose time is added for each play."""
 SECTIONS = {
     "control": "What must work",
-    "offer": "What a 402 offers, and who can read it",
+    OFFER: "What a 402 offers, and who can read it",
     "payment": "Payments that are wrong in one thing",
     "header": "Headers that are no payments",
     "binding": "What a payment buys",
@@ -448,31 +464,17 @@ async def begin(
 
 
 async def _control(judge: ServerJudge, room: ServerRoom, dialect: Dialect) -> ControlPlay:
-    """Buy in a version; return why the purchase fails.
+    """Ask for the first item in a version, and buy it; return why the purchase fails.
 
-    The judge keeps whether the offer is `meant` for its payers, and whether the offer is wrong.
     Raises `NotReady` if the URL is no paid server.
     """
     play = await judge.begun(room, dialect, "control")
     answer = await play.ask()
     if why := _why_not(answer):
         raise NotReady(f"{judge.subject.shown}: {judge.items[0].shown}: {why}")
-    if required_in(dialect, answer) is None:
-        return ControlPlay(why=f"it does not offer version {dialect.version}")
-    if is_meant(dialect, answer, room.network):
-        judge.meant.add(dialect)
-        of_offer = [case for case in all_cases() if case.played_as == f"offer/whole-{dialect}"]
-        found = [case.test(play, answer) for case in of_offer if case.level == "MUST"]
-        if any(isinstance(each, Violation) for each in found):
-            judge.misoffered.add(dialect)
-    if dialect.by_permit2 and not any(offers_of(dialect, answer)):
-        return ControlPlay(why=f"it sells no {dialect.scheme} by Permit2")
-    if payable(dialect, answer, room.network) is None:
-        offers = "; ".join(json.dumps(each)[:300] for each in offers_in(dialect, answer)[:3])
-        return ControlPlay(
-            why=f"none of its offers is {room.network.name}, {dialect.scheme}, for the token of "
-            f"the judge (X402SIM_NETWORK, X402SIM_ASSET): {offers or 'there are none'}"
-        )
+    judge.read_offer(play, answer)
+    if why := _why_unpayable(dialect, answer, room.network):
+        return ControlPlay(why=why)
     of_control = [case for case in all_cases() if case.is_control and case.dialect is dialect]
     played = await judge.played(of_control, room)
     if played.unclear:
@@ -490,6 +492,21 @@ async def _control(judge: ServerJudge, room: ServerRoom, dialect: Dialect) -> Co
     why = await judge.try_good_payment(room, [dialect])
     judge.purchase_s = max(judge.purchase_s, elapsed())
     return ControlPlay(why=why, played=played)
+
+
+def _why_unpayable(dialect: Dialect, answer: Answer, network: Network) -> str:
+    """Return why the judge's payers cannot take an offer in a version; "" if they can."""
+    if required_in(dialect, answer) is None:
+        return f"it does not offer version {dialect.version}"
+    if dialect.by_permit2 and not any(offers_of(dialect, answer)):
+        return f"it sells no {dialect.scheme} by Permit2"
+    if payable(dialect, answer, network) is not None:
+        return ""
+    offers = "; ".join(json.dumps(each)[:300] for each in offers_in(dialect, answer)[:3])
+    return (
+        f"none of its offers is {network.name}, {dialect.scheme}, for the token of the judge "
+        f"(X402SIM_NETWORK, X402SIM_ASSET): {offers or 'there are none'}"
+    )
 
 
 def _why_not(answer: Answer) -> str:
@@ -518,7 +535,7 @@ def _plan(
     planned = [
         case
         for case in cases
-        if case.dialect in judge.dialects or (case.dialect in offers and case.section == "offer")
+        if case.dialect in judge.dialects or (case.dialect in offers and case.section == OFFER)
     ]
     plays = {case.played_as: case for case in planned}
     is_alone = judge.subject.most_at_once is not None

@@ -14,7 +14,7 @@ import msgspec
 
 from x402sim.report.exchange import Exchange, Message
 from x402sim.report.results import CaseResult
-from x402sim.suite.case import Case
+from x402sim.suite.case import Case, by_play
 from x402sim.suite.engine import CaseResults, Judging, Plan, result, skipped, unclear
 from x402sim.suite.options import again, env_flag, flag, given, patience_flag, read
 from x402sim.suite.row import beginnings
@@ -117,15 +117,14 @@ class VectorJudge:
         self, cases: Sequence[VectorCase], on_begin: Callable[[str], None]
     ) -> AsyncIterator[tuple[VectorCase, CaseResult]]:
         """Ask each vector once; yield a result when the next answer has come in order."""
-        by_vector: dict[str, list[VectorCase]] = {}
-        for case in cases:
-            by_vector.setdefault(case.vector.id, []).append(case)
         before: CaseResults[VectorCase] = []
-        for its in by_vector.values():
+        for its in by_play(cases):
             for case in its:
                 on_begin(case.id)
             if self.in_a_row >= MOST_BROKEN or self.broken >= 4 * MOST_BROKEN:
-                now = [(case, unclear(case, self._stopped)) for case in its]
+                broken = f"{counted(self.broken, 'answer')}, {self.in_a_row} in a row"
+                why = f"the adapter broke {broken}: nothing more was asked"
+                now = [(case, unclear(case, why)) for case in its]
             else:
                 try:
                     now = await self._judged(its)
@@ -141,13 +140,6 @@ class VectorJudge:
             before = self._failed([case for case, _ in before], how)
         for pair in before:
             yield pair
-
-    @property
-    def _stopped(self) -> str:
-        return (
-            f"the adapter broke {counted(self.broken, 'answer')}, {self.in_a_row} in a row: "
-            "nothing more was asked"
-        )
 
     async def _judged(self, its: Sequence[VectorCase]) -> CaseResults[VectorCase]:
         """Ask a vector; raises `Broken` if the line before was broken."""
