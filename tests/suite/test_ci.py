@@ -28,11 +28,9 @@ from tests.house.reference import GUIDE
 from tests.suite.deployment import conformance, refused
 from tests.suite.hostile import NASTY, assert_harmless, challenge, serving
 from tests.suite_payer.test_judging import command as payer
-from x402sim.report import conformance as report
 from x402sim.report.conformance import About, unready, written
 from x402sim.report.results import Loss, Outcome, Result
 from x402sim.suite.started import free_port
-from x402sim.suite.subject import SUBJECTS, subject as subject_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,16 +393,6 @@ def test_nothing_that_a_subject_answers_becomes_a_command_or_a_property() -> Non
     line = unready("service", ATTACK)
     assert len(commands(line)) == line.count("\n") == 1
     assert_harmless(line.replace("::error ", ""))
-
-
-@pytest.mark.parametrize("name", SUBJECTS)
-def test_each_subject_has_a_page_in_the_guide(name: str) -> None:
-    failed = [result(each.id, "failed") for each in subject_of(name).cases()]
-    places = {
-        each["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
-        for each in report.as_sarif(report.About(name, URL, "", {}), failed)["runs"][0]["results"]
-    }
-    assert [(ROOT / page).is_file() for page in places] == [True]
 
 
 def test_a_subject_that_cannot_be_judged_has_one_error(tmp_path: Path) -> None:

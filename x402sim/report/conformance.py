@@ -386,19 +386,13 @@ def explained(result: Result, *, is_short: bool = False) -> str:
     return "\n".join([*parts, "", f"run it again: {result.rerun}"])
 
 
-_GUIDE = "x402sim/guide/{}.md"
-GUIDES = {SERVICE: _GUIDE.format("conformance"), "vectors": _GUIDE.format("vectors")} | {
-    subject: _GUIDE.format(f"judging-{subject}s") for subject in ("payer", "facilitator", "server")
-}
-"""The guide's page of each subject, in a checkout of this package."""
+PAGE = "x402sim/guide/conformance.md"
+"""The place of SARIF results, in a checkout of this package: GitHub shows no result without one."""
 _SARIF_LEVELS = {"MUST": "error", "SHOULD": "warning", "MAY": "note"}
 
 
 def as_sarif(about: About, results: Results) -> dict[str, Any]:
-    """Return the report as SARIF 2.1.0: failures as results, every id as a rule.
-
-    A result is in the guide's page of the subject: GitHub shows only results with a place.
-    """
+    """Return the report as SARIF 2.1.0: failures as results, every id as a rule."""
     results = readable(results)
     found = [
         _sarif_result(number, about, result)
@@ -445,7 +439,7 @@ def _sarif_result(number: int, about: About, result: Result) -> dict[str, Any]:
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": GUIDES[about.subject]},
+                    "artifactLocation": {"uri": PAGE},
                     "region": {"startLine": 1},
                 },
                 "logicalLocations": [{"fullyQualifiedName": about.target, "kind": "resource"}],
