@@ -37,13 +37,21 @@ class Process:
     subject: "Mortal"
     plays: int = 0
     returncode: int | None = None
+    is_closed: bool = False
     log: Written = field(default_factory=Written)
 
     def play(self, name: str) -> None:
         self.plays += 1
         if name in self.subject.at or self.plays == self.subject.after:
-            self.returncode = 3
+            self.is_closed = True
             self.log.last += NODE_ENDS
+            if self.subject.exit_s:
+                asyncio.get_running_loop().call_later(self.subject.exit_s, self.exit)
+            else:
+                self.exit()
+
+    def exit(self) -> None:
+        self.returncode = 3
 
 
 @dataclass
@@ -52,6 +60,7 @@ class Mortal:
 
     at: Sequence[str] = ()
     after: int = 0
+    exit_s: float = 0
     shown: str = "mortal"
     most_at_once: None = None
 
@@ -91,7 +100,7 @@ class Judge(rooms.RoomJudge[Any, Any]):
         return Play(room=room, name=name, patience_s=patience_s)
 
     async def try_good_payment(self, room: Any, dialects: Sequence[Any] = ()) -> str:
-        return str(room.has_ended)
+        return "no answer" if room.running.command.is_closed else ""
 
 
 def case(name: str, *, is_control: bool = False) -> RoomCase:
@@ -130,6 +139,12 @@ def test_one_that_ends_by_itself_in_some_plays_has_one_failure() -> None:
     subject = case("a")
     said = of_id([subject], {subject: found["a"]}, "")
     assert cause(said) == "it ends by itself, and serves nobody until it is started again"
+
+
+def test_an_exit_that_comes_after_the_failed_payment_is_told_as_an_end() -> None:
+    """A port closes before the exit of its process is known."""
+    found = judged(Mortal(at="a", exit_s=0.05), "control", "a")
+    assert found["a"].actual == "after this, it ended by itself, exit code 3"
 
 
 def test_one_that_ends_by_itself_at_any_time_is_told_so_once_and_not_of_what_was_played() -> None:

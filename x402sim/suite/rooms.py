@@ -187,6 +187,8 @@ ENDS = Violation(
     why="nobody is served until somebody starts it again",
     demand=DemandKey.GOES_ON_RUNNING,
 )
+EXIT_S = 0.3
+"""Seconds until the exit of a process is known, whose port has closed."""
 MOST_JAMS = 12
 """The most jamming plays that the judge singles out: further ones show nothing new."""
 
@@ -458,10 +460,17 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
             if is_careful or is_last or _is_silent(played) or room.has_ended:
                 # a jam in one dialect jams every other
                 dialects = [group[0].dialect] if is_careful else []
-                if broken := room.has_ended or await self.try_good_payment(room, dialects):
+                if broken := await self._broken(room, dialects):
                     done[-1] = group, self._ends(played, room)
                     return done, broken
         return done, ""
+
+    async def _broken(self, room: AnyRoom, dialects: Sequence[Any]) -> str:
+        """Return how the subject has ended, else why a good payment fails; empty if neither."""
+        broken = room.has_ended or await self.try_good_payment(room, dialects)
+        if broken and not room.has_ended:
+            await asyncio.sleep(EXIT_S)
+        return room.has_ended or broken
 
     async def _certain(self, group: list[RoomCase], first: Played[RoomCase]) -> RoomResults:
         """Return the results of a play; repeat a failed play first, alone in a fresh room.
@@ -478,7 +487,7 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
             return [(case, first.of(case)) for case in group]
         room = await self.room(group[0].kind, is_fresh=True)
         second = await self.played(group, room)
-        broken = room.has_ended or await self.try_good_payment(room, [group[0].dialect])
+        broken = await self._broken(room, [group[0].dialect])
         if broken:
             second = self._jammed(self._ends(second, room), group, broken)
         await self.leave(room, keep=False)
