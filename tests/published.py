@@ -20,11 +20,11 @@ from x402sim.clock import stopwatch
 from x402sim.judging import Verdict, judge
 from x402sim.payer.tools import ToolTransport, tool_request
 from x402sim.protocol.networks import network_named
-from x402sim.report.results import Outcome, by_dialect
 from x402sim.suite import published
 from x402sim.suite.case import ONLY
 from x402sim.suite.dialect import BY_PERMIT2
 from x402sim.suite.payer.play import Task
+from x402sim.suite.report.results import Outcome, by_dialect
 from x402sim.suite.subject import subject
 from x402sim.version import VERSION
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from x402sim.clock import stopwatch
-from x402sim.report.results import Outcome, Result
+from x402sim.suite.report.results import Outcome, Result
 
 Row = Sequence[str]
 

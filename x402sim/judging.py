@@ -18,14 +18,14 @@ from typing import Any
 import msgspec
 
 from x402sim.clock import Clock, stopwatch
-from x402sim.report.conformance import About
-from x402sim.report.results import Result
-from x402sim.report.verdict import Verdict as Verdict
 from x402sim.suite import sdk
 from x402sim.suite.case import select
 from x402sim.suite.command import judged
 from x402sim.suite.options import STRICT, flags_of
 from x402sim.suite.published import battery_of
+from x402sim.suite.report.conformance import About
+from x402sim.suite.report.results import Result
+from x402sim.suite.report.verdict import Verdict as Verdict
 from x402sim.suite.subject import SUBJECTS, subject as subject_of
 from x402sim.suite.verdict import NotReady as NotReady
 from x402sim.text.words import unknown

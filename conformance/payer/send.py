@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from x402sim.report import results
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.payer.case import (
@@ -27,6 +26,7 @@ from x402sim.suite.payer.case import (
 )
 from x402sim.suite.payer.play import Bound
 from x402sim.suite.payer.shop import PAYMENT_ID_HEADER, SESSION_ID_HEADER, Shop, Story, Strike
+from x402sim.suite.report import results
 from x402sim.suite.wire import Reply, Request, as_json
 
 SO = "this host is none of the hosts in the task that may be paid"

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from starlette.datastructures import Headers
 
-from x402sim.report.results import Loss
 from x402sim.suite import texts
+from x402sim.suite.report.results import Loss
 from x402sim.suite.server.case import case, demand
 from x402sim.suite.server.double import VERIFY
 from x402sim.suite.server.payment import Payment

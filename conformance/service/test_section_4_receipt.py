@@ -4,8 +4,8 @@ import asyncio
 
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
-from x402sim.report.results import DemandKey
 from x402sim.spec.ground import derived, explicit
+from x402sim.suite.report.results import DemandKey
 from x402sim.suite.service import expect
 from x402sim.suite.service.case import case, paid_case, refusal_case, restart_case
 from x402sim.suite.service.control_api import HOLD_S, TX_HASH

@@ -13,8 +13,8 @@ from typing import Any
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header
 from x402sim.protocol.messages import encode
-from x402sim.report.results import DemandKey
 from x402sim.spec.ground import derived
+from x402sim.suite.report.results import DemandKey
 from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge, Paid, TargetAnswer
 from x402sim.suite.service.case import case, fault_case, refusal_case, session_case

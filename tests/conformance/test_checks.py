@@ -10,10 +10,10 @@ import pytest
 
 from tests.mutants.changes import all_of, overriding, setting
 from x402sim import World
-from x402sim.report.results import Outcome, Result
 from x402sim.spec.clauses import CLAUSES
 from x402sim.story.stages import in_process
 from x402sim.suite.case import matching
+from x402sim.suite.report.results import Outcome, Result
 from x402sim.suite.service.case import IDS_BEGIN, ServiceCase
 from x402sim.suite.service.control_api import ControlApi
 from x402sim.suite.service.engine import all_checks, folder, run

@@ -17,13 +17,13 @@ from tests.mutants.mutant import FEW
 from tests.mutants.rows import MUTANTS
 from x402sim import World
 from x402sim.protocol.routes import PAY
-from x402sim.report.results import Outcome, Result
 from x402sim.suite.command import (
     FOUND_SOMETHING,
     HELD,
     INTERRUPTED,
     NO_VERDICT,
 )
+from x402sim.suite.report.results import Outcome, Result
 from x402sim.suite.service.engine import all_checks, folder
 from x402sim.suite.service.local import judge
 from x402sim.suite.service.subject import find_target

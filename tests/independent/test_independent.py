@@ -16,8 +16,8 @@ from tests.independent.__main__ import all_trials
 from tests.independent.implementation import World, implementations, world
 from tests.independent.matrix import Trial, kept, try_one
 from tests.verdicts import Verdict
-from x402sim.report.results import Outcome
 from x402sim.spec.ground import SENTENCES
+from x402sim.suite.report.results import Outcome
 
 HONEST = [name for name, implementation in implementations().items() if not implementation.is_loose]
 CORRECT = [

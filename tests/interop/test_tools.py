@@ -11,7 +11,7 @@ import pytest
 from tests.interop import programs
 from tests.interop.table import THOROUGH
 from x402sim.judging import judge
-from x402sim.report.results import Outcome
+from x402sim.suite.report.results import Outcome
 
 PAYS = """
 import asyncio

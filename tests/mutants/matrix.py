@@ -9,7 +9,7 @@ from tests.mutants.honest import HONEST
 from tests.mutants.judging import check_ids
 from tests.mutants.rows import MUTANTS
 from tests.verdicts import Verdict
-from x402sim.report.results import Outcome
+from x402sim.suite.report.results import Outcome
 from x402sim.suite.service.engine import folder
 
 FILE = folder("service") / "mutation_matrix.csv"

@@ -8,8 +8,8 @@ from tests.house import ROOT, blocks
 from tests.mutants import required
 from tests.mutants.judging import complaint, judge_one
 from tests.mutants.mutant import MUTANTS
-from x402sim.report.causes import LOSSES
 from x402sim.spec.ground import ours
+from x402sim.suite.report.causes import LOSSES
 from x402sim.suite.service.case import ServiceCase
 from x402sim.suite.service.engine import folder
 

@@ -17,8 +17,8 @@ from tests.mutants import matrix
 from tests.mutants.honest import ALONE, HONEST, TOGETHER, together
 from tests.mutants.judging import check_ids, complaint, judge_one
 from tests.mutants.rows import MUTANTS
-from x402sim.report.results import failures
 from x402sim.suite.case import by_id
+from x402sim.suite.report.results import failures
 from x402sim.suite.service.case import ServiceCase
 from x402sim.suite.service.engine import all_checks
 

@@ -10,8 +10,8 @@ from tests.mutants.honest import own_target
 from tests.mutants.judging import quiet
 from tests.mutants.rows import MUTANTS
 from x402sim import World
-from x402sim.report.results import Outcome, Result
 from x402sim.suite.case import matching
+from x402sim.suite.report.results import Outcome, Result
 from x402sim.suite.service.case import IDS_BEGIN
 from x402sim.suite.service.engine import all_checks
 from x402sim.suite.service.local import judge

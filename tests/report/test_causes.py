@@ -12,13 +12,13 @@ import pytest
 from tests.independent.implementation import world
 from tests.independent.matrix import Trial, kept as independent, try_one
 from tests.mutants import matrix
-from x402sim.report.causes import by_cause, cause, causes
-from x402sim.report.results import DemandKey, Evidence, Outcome, Result
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import folder
 from x402sim.suite.case import of_id
 from x402sim.suite.engine import result
 from x402sim.suite.payer.subject import all_cases as payers
+from x402sim.suite.report.causes import by_cause, cause, causes
+from x402sim.suite.report.results import DemandKey, Evidence, Outcome, Result
 from x402sim.suite.verdict import Violation
 
 NAMES, *ROWS = matrix.kept()

@@ -137,7 +137,7 @@ def test_the_matrix_has_a_cell_for_each_checked_clause(page: Reader) -> None:
 
 def test_a_value_that_a_template_lacks_is_an_error() -> None:
     with pytest.raises(UndefinedError, match="target"):
-        render("x402sim.report", "conformance.html.j2")
+        render("x402sim.suite.report", "conformance.html.j2")
 
 
 HEAVY = ("numpy", "pandas", "matplotlib", "pyarrow", "jinja2")
@@ -147,7 +147,10 @@ DRAWN = "from x402sim import Journal; from x402sim.report import plots; plots.ba
 @pytest.mark.parametrize(
     ("code", "heavy"),
     [
-        ("import x402sim.report.conformance, x402sim.commands.run, x402sim.report.trace", HEAVY),
+        (
+            "import x402sim.suite.report.conformance, x402sim.commands.run, x402sim.report.trace",
+            HEAVY,
+        ),
         pytest.param(DRAWN, ("matplotlib.pyplot",), marks=pytest.mark.thorough),
     ],
 )

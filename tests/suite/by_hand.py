@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from tests.mutants import matrix
 from tests.mutants.rows import MUTANTS
-from x402sim.report.causes import LOSSES, WORDS
-from x402sim.report.results import DemandKey
 from x402sim.spec.ground import folder
+from x402sim.suite.report.causes import LOSSES, WORDS
+from x402sim.suite.report.results import DemandKey
 from x402sim.suite.service.engine import all_checks
 
 

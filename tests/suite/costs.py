@@ -12,8 +12,8 @@ import httpx
 
 from tests.mutants.judging import quiet
 from x402sim import World
-from x402sim.report.results import Outcome
 from x402sim.story.stages import in_process
+from x402sim.suite.report.results import Outcome
 from x402sim.suite.service.case import ServiceCase
 from x402sim.suite.service.engine import all_checks, folder, run_case
 from x402sim.suite.service.options import Options

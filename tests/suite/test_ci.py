@@ -28,8 +28,8 @@ from tests.house.reference import GUIDE
 from tests.suite.deployment import conformance, refused
 from tests.suite.hostile import NASTY, assert_harmless, challenge, serving
 from tests.suite_payer.test_judging import command as payer
-from x402sim.report.conformance import About, unready, written
-from x402sim.report.results import Loss, Outcome, Result
+from x402sim.suite.report.conformance import About, unready, written
+from x402sim.suite.report.results import Loss, Outcome, Result
 from x402sim.suite.started import free_port
 
 

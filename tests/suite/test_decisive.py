@@ -17,8 +17,8 @@ from tests.suite.cases import case
 from tests.suite.deployment import Deployment, conformance
 from tests.suite.gateway import Gateway, running
 from x402sim import World
-from x402sim.report.conformance import headline, verdict
-from x402sim.report.results import Outcome, Result
+from x402sim.suite.report.conformance import headline, verdict
+from x402sim.suite.report.results import Outcome, Result
 from x402sim.suite.service.engine import all_checks
 from x402sim.suite.service.local import judge
 from x402sim.suite.service.options import Options

@@ -17,10 +17,10 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum, recover
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import read_header
-from x402sim.report.exchange import AGAIN, written
-from x402sim.report.results import Outcome, Result
 from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
+from x402sim.suite.report.exchange import AGAIN, written
+from x402sim.suite.report.results import Outcome, Result
 from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge, TargetAnswer, find_session_id, read_402
 from x402sim.suite.service.case import HOW_TO_PROVIDE, ServiceCase

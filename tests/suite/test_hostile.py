@@ -18,9 +18,9 @@ from tests.suite.deployment import all_reports, conformance, reports
 from tests.suite.hostile import LONE, NASTY, assert_harmless, challenge, serving, text
 from x402sim.cli import app
 from x402sim.protocol.findings import known_word_in
-from x402sim.report.exchange import Exchange, Message
-from x402sim.report.results import Outcome, Result
 from x402sim.suite.printing import show_results
+from x402sim.suite.report.exchange import Exchange, Message
+from x402sim.suite.report.results import Outcome, Result
 from x402sim.suite.service import look, second
 from x402sim.suite.service.subject import SERVICE
 from x402sim.text.words import printable, printable_lines

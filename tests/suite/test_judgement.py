@@ -14,10 +14,6 @@ from markdown_it import MarkdownIt
 from tests.suite.deployment import conformance, refused
 from tests.suite.test_reports import NASTY, STARTED, URL, result
 from x402sim.commands.conformance import judge_command
-from x402sim.report import conformance as report
-from x402sim.report.conformance import as_html as html, as_markdown as markdown
-from x402sim.report.exchange import Exchange, Message
-from x402sim.report.results import CaseResult, Loss, Outcome, Result, by_dialect
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground, ours
 from x402sim.spec.needs import Need
@@ -35,6 +31,10 @@ from x402sim.suite.command import (
 from x402sim.suite.engine import Plan
 from x402sim.suite.options import again, flag, flags_of, read
 from x402sim.suite.printing import show_results
+from x402sim.suite.report import conformance as report
+from x402sim.suite.report.conformance import as_html as html, as_markdown as markdown
+from x402sim.suite.report.exchange import Exchange, Message
+from x402sim.suite.report.results import CaseResult, Loss, Outcome, Result, by_dialect
 from x402sim.suite.subject import SUBJECTS, Subject, subject
 from x402sim.suite.verdict import NotReady
 from x402sim.text.program import program

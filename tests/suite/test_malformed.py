@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.suite.cases import case
-from x402sim.report.exchange import written
-from x402sim.report.results import Outcome, Result
 from x402sim.spec.ground import ours
+from x402sim.suite.report.exchange import written
+from x402sim.suite.report.results import Outcome, Result
 from x402sim.suite.service import expect
 from x402sim.suite.service.engine import run
 from x402sim.suite.service.inputs import LARGE, MIB, send_bad

@@ -12,7 +12,7 @@ from tests.suite.cases import case
 from x402sim import TESTNET, World
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.protocol.crypto import Address
-from x402sim.report.results import Outcome, Result
+from x402sim.suite.report.results import Outcome, Result
 from x402sim.suite.service import expect
 from x402sim.suite.service.case import ServiceCase
 from x402sim.suite.service.control_api import SETTLE

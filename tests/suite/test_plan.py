@@ -12,10 +12,10 @@ from tests.suite.costs import FILE, counted
 from tests.suite.deployment import Deployment
 from tests.suite.gateway import Gateway, running
 from x402sim import Settings, World
-from x402sim.report.results import Outcome
 from x402sim.spec.needs import Need
 from x402sim.story.stages import in_process
 from x402sim.suite.options import flags_of
+from x402sim.suite.report.results import Outcome
 from x402sim.suite.service.case import PATIENCE_S, ServiceCase
 from x402sim.suite.service.engine import all_checks, run, run_case
 from x402sim.suite.service.options import Options

@@ -5,7 +5,7 @@ import pytest
 from tests.interop.table import THOROUGH
 from tests.published import OWN, failed, kept
 from x402sim.judging import judge
-from x402sim.report.results import Outcome
+from x402sim.suite.report.results import Outcome
 from x402sim.suite.site import SUBJECTS
 from x402sim.version import VERSION
 

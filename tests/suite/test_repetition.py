@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from x402sim.report.exchange import Exchange
-from x402sim.report.results import CaseResult, Loss, Outcome
 from x402sim.spec.ground import ours
 from x402sim.suite.case import Case
 from x402sim.suite.engine import Played, doubted, of_two, result, skipped, unclear
+from x402sim.suite.report.exchange import Exchange
+from x402sim.suite.report.results import CaseResult, Loss, Outcome
 from x402sim.suite.verdict import Skipped, Violation
 
 CASE = Case(id="kit/1/a", level="MUST", ground=ours(because="a test"), title="a", played_as="a")

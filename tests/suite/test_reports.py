@@ -14,20 +14,20 @@ from junitparser import JUnitXml
 from msgspec.structs import replace
 
 from x402sim import World
-from x402sim.report import conformance as report
-from x402sim.report.conformance import About, as_html
-from x402sim.report.exchange import Exchange, Message
-from x402sim.report.results import CaseResult, DemandKey, Evidence, Outcome, Result
 from x402sim.spec.ground import TITLES, Ground, GroundType, sentence
 from x402sim.suite.command import conclude
 from x402sim.suite.printing import show_results
 from x402sim.suite.redact import impersonal
+from x402sim.suite.report import conformance as report
+from x402sim.suite.report.conformance import About, as_html
+from x402sim.suite.report.exchange import Exchange, Message
+from x402sim.suite.report.results import CaseResult, DemandKey, Evidence, Outcome, Result
 from x402sim.suite.service.engine import all_checks
 from x402sim.suite.service.local import judge
 from x402sim.suite.service.subject import SERVICE
 
 HERE = Path(__file__).parent
-SCHEMA = files("x402sim.report").joinpath("conformance.schema.json")
+SCHEMA = files("x402sim.suite.report").joinpath("conformance.schema.json")
 STARTED = "2026-01-02T03:04:05+00:00"
 URL = "http://service.example:4020"
 ABOUT = About("service", URL, STARTED, TITLES)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.suite.gateway import Gateway, running
-from x402sim.report.exchange import written
 from x402sim.suite.redact import as_curl, exchange, quoted
+from x402sim.suite.report.exchange import written
 
 
 @settings(max_examples=40)

@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 import pytest
 
 from x402sim.protocol.networks import BASE_SEPOLIA
-from x402sim.report.causes import cause
-from x402sim.report.results import CaseResult, DemandKey, Outcome, Result
 from x402sim.rng import Rng
 from x402sim.spec.ground import Ground, GroundType
 from x402sim.suite import rooms, subject
 from x402sim.suite.case import of_id
 from x402sim.suite.engine import Judging, Plan, result, skipped
 from x402sim.suite.kept import Written
+from x402sim.suite.report.causes import cause
+from x402sim.suite.report.results import CaseResult, DemandKey, Outcome, Result
 from x402sim.suite.row import RoomCase, RoomKind
 from x402sim.suite.started import Running
 from x402sim.suite.subject import once
@@ -143,7 +143,7 @@ def test_one_that_ends_by_itself_in_some_plays_has_one_failure() -> None:
 
 def test_an_exit_that_comes_after_the_failed_payment_is_told_as_an_end() -> None:
     """A port closes before the exit of its process is known."""
-    found = judged(Mortal(at="a", exit_s=0.05), "control", "a")
+    found = judged(Mortal(at=("a",), exit_s=0.05), "control", "a")
     assert found["a"].actual == "after this, it ended by itself, exit code 3"
 
 

@@ -14,13 +14,13 @@ import pytest
 from tests import npm
 from tests.cli.runner import run
 from tests.suite.deployment import refused
-from x402sim.report.conformance import About
-from x402sim.report.exchange import Exchange, Exchanges, Message, Movement
-from x402sim.report.results import CaseResult, Loss, Outcome, Result, by_dialect
 from x402sim.spec.ground import folder
 from x402sim.suite import baseline, published, sdk, texts
 from x402sim.suite.case import by_id
 from x402sim.suite.published import Verdicts, Withdrawn, record_of
+from x402sim.suite.report.conformance import About
+from x402sim.suite.report.exchange import Exchange, Exchanges, Message, Movement
+from x402sim.suite.report.results import CaseResult, Loss, Outcome, Result, by_dialect
 from x402sim.suite.site import SUBJECTS, Site, column, slug
 from x402sim.suite.subject import subject
 from x402sim.suite.vectors.differing import differences

@@ -16,9 +16,9 @@ from tests.independent.implementation import KEEP
 from tests.serve.driver import Running, command
 from tests.suite.cases import case
 from tests.suite.deployment import Deployment, conformance, service_env
-from x402sim.report.causes import cause
-from x402sim.report.results import Outcome, Result
 from x402sim.suite.command import NO_VERDICT, conclude
+from x402sim.suite.report.causes import cause
+from x402sim.suite.report.results import Outcome, Result
 from x402sim.suite.service import sending
 from x402sim.suite.service.case import ServiceCase
 from x402sim.suite.service.engine import run

@@ -9,10 +9,10 @@ import pytest
 
 from tests.running import ROOT
 from x402sim.protocol.networks import BASE_SEPOLIA
-from x402sim.report.results import DemandKey
 from x402sim.spec.ground import folder
 from x402sim.suite import row
 from x402sim.suite.facilitator import room as of_facilitator
+from x402sim.suite.report.results import DemandKey
 from x402sim.suite.server import room as of_server
 from x402sim.suite.started import Given
 

@@ -23,10 +23,10 @@ from x402sim import World
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.routes import PAY
-from x402sim.report.results import Outcome, Result
 from x402sim.rng import Rng
 from x402sim.service.state import Service
 from x402sim.serving.control.client import ControlClient
+from x402sim.suite.report.results import Outcome, Result
 from x402sim.suite.service.answers import TargetAnswer, find_session_id, read_402
 from x402sim.suite.service.case import ServiceCase
 from x402sim.suite.service.engine import all_checks, run_case

@@ -9,9 +9,9 @@ import pytest
 from tests.suite_payer.payer import Payer
 from x402sim import LocalServer
 from x402sim.judging import NotReady, Verdict, judge
-from x402sim.report.conformance import About
-from x402sim.report.results import CaseResult, Loss, Outcome, Result
 from x402sim.suite.payer.play import Task
+from x402sim.suite.report.conformance import About
+from x402sim.suite.report.results import CaseResult, Loss, Outcome, Result
 
 CELL = """
 from tests.suite.test_verdict import forgetful

@@ -10,8 +10,8 @@ import pytest
 from tests.suite.deployment import conformance, refused
 from x402sim import LocalServer
 from x402sim.judging import judge
-from x402sim.report.results import Outcome
 from x402sim.suite import started
+from x402sim.suite.report.results import Outcome
 from x402sim.suite.started import free_port
 from x402sim.suite.subject import until_ready, until_url_answers
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 from tests.suite.cases import with_ids
 from tests.suite_facilitator.mutant import Facilitator
-from x402sim.report.results import CaseResult
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.room import Given
 from x402sim.suite.facilitator.subject import FacilitatorJudge, all_cases
+from x402sim.suite.report.results import CaseResult
 from x402sim.suite.row import RoomCase
 from x402sim.suite.started import App
 

@@ -19,7 +19,6 @@ from x402sim import LocalServer
 from x402sim.cli import app
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import BASE_SEPOLIA
-from x402sim.report.results import CaseResult, Outcome
 from x402sim.rng import Rng
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.engine import skipped, unclear
@@ -30,6 +29,7 @@ from x402sim.suite.facilitator.subject import FacilitatorJudge, all_cases, plays
 from x402sim.suite.fixture import CaseOfTest
 from x402sim.suite.kept import filled
 from x402sim.suite.money import Transfer
+from x402sim.suite.report.results import CaseResult, Outcome
 from x402sim.suite.started import error_lines
 from x402sim.suite.verdict import Skipped
 

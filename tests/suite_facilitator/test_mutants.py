@@ -13,8 +13,6 @@ from tests.suite_facilitator.mutant import LENIENT, Facilitator, Invalid
 from x402sim.chain.base import Call
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, parse_address
-from x402sim.report.causes import causes
-from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.case import of_id
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.engine import result
@@ -22,6 +20,8 @@ from x402sim.suite.facilitator.payment import STANDARD, Answer
 from x402sim.suite.facilitator.play import Observed
 from x402sim.suite.facilitator.room import ChainRoomKind, FacilitatorRoom, Money
 from x402sim.suite.facilitator.subject import SECTIONS, FacilitatorJudge, all_cases
+from x402sim.suite.report.causes import causes
+from x402sim.suite.report.results import CaseResult, Outcome
 from x402sim.suite.started import App
 
 DEFECTS = {

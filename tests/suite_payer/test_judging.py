@@ -15,7 +15,6 @@ from tests.suite_payer.payer import Payer
 from tests.suite_payer.test_mutants import judged
 from x402sim.cli import app
 from x402sim.judging import judge
-from x402sim.report.results import DemandKey, Outcome
 from x402sim.suite import subject
 from x402sim.suite.case import unfinished
 from x402sim.suite.dialect import OF_PAYERS
@@ -23,6 +22,7 @@ from x402sim.suite.payer import play
 from x402sim.suite.payer.play import Bound, Function, Task
 from x402sim.suite.payer.shop import OTHER_TOKEN
 from x402sim.suite.payer.subject import ONE_THING, PAYER, PayerJudge, all_cases, seconds_of
+from x402sim.suite.report.results import DemandKey, Outcome
 from x402sim.text.environment import passing
 
 ROOT = Path(__file__).parents[2]

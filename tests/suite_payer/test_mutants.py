@@ -10,15 +10,15 @@ import pytest
 from tests.campaign import at_length
 from tests.suite.cases import with_ids
 from tests.suite_payer.payer import Payer
-from x402sim.report.causes import causes
-from x402sim.report.exchange import record
-from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.case import by_play, of_id
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.engine import result
 from x402sim.suite.payer.case import PayerCase, Violation
 from x402sim.suite.payer.play import Bound, Function
 from x402sim.suite.payer.subject import PayerJudge, all_cases
+from x402sim.suite.report.causes import causes
+from x402sim.suite.report.exchange import record
+from x402sim.suite.report.results import CaseResult, Outcome
 
 DEFECTS = {
     "signs again": "payer/lost/events-break-off [mcp] payer/budget/instalments [v2] payer/lost/no-answer-before-settling [v2] payer/lost/slow [v1] payer/lost/cut [mcp] "

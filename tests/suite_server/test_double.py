@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from tests.suite_facilitator.judging import judged, mutant
-from x402sim.report.results import Outcome
 from x402sim.suite.facilitator.room import Given
 from x402sim.suite.facilitator.subject import all_cases
+from x402sim.suite.report.results import Outcome
 from x402sim.suite.server.double import (
     INVALID,
     REFUSED,

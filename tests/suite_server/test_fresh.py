@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.suite_server.shop import Reply, Shop, shop
-from x402sim.report.results import Outcome
 from x402sim.suite.dialect import Dialect
+from x402sim.suite.report.results import Outcome
 from x402sim.suite.server.subject import ServerJudge, all_cases, item_in
 from x402sim.suite.started import App
 

@@ -10,8 +10,8 @@ from typing import Any
 from tests.house import ROOT, blocks
 from tests.suite_server import shop
 from tests.suite_server.judging import Bench, run
-from x402sim.report.causes import expected
 from x402sim.spec.ground import folder
+from x402sim.suite.report.causes import expected
 from x402sim.suite.server.room import Given
 from x402sim.suite.verdict import Violation
 

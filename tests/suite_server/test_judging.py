@@ -21,9 +21,9 @@ from tests.suite_server.shop import Shop, shop
 from x402sim.cli import app
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.x402 import to_base64
-from x402sim.report.exchange import written
-from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.dialect import Dialect
+from x402sim.suite.report.exchange import written
+from x402sim.suite.report.results import CaseResult, Outcome
 from x402sim.suite.server.payment import message, proof
 from x402sim.suite.server.play import Item
 from x402sim.suite.server.raw import Answer

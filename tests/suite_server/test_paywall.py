@@ -27,12 +27,12 @@ from tests.suite_server.judging import cases
 from tests.suite_server.shop import shop
 from x402sim.journal import Journal
 from x402sim.policies import ServeBeforeSettle, ServicePolicy
-from x402sim.report.results import CaseResult, Outcome
 from x402sim.service.environment import Environment
 from x402sim.service.settings import Settings
 from x402sim.service.sources import flagged, selling
 from x402sim.serving.serve import open_service
 from x402sim.suite.dialect import Dialect
+from x402sim.suite.report.results import CaseResult, Outcome
 from x402sim.suite.server.room import Given
 from x402sim.suite.server.subject import (
     ServerJudge,

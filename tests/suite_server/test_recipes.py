@@ -13,7 +13,7 @@ from tests.house import blocks
 from tests.interop import programs
 from tests.interop.table import THOROUGH
 from x402sim.judging import judge
-from x402sim.report.results import Outcome
+from x402sim.suite.report.results import Outcome
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "x402sim" / "guide" / "judging-servers.md").read_text(encoding="utf-8")

@@ -17,8 +17,8 @@ from tests.interop.table import THOROUGH
 from tests.suite_vectors.confirm import ADAPTERS, IMPLEMENTATIONS
 from tests.suite_vectors.page import GUIDE
 from x402sim.judging import Verdict, judge
-from x402sim.report.results import Outcome
 from x402sim.spec.ground import folder
+from x402sim.suite.report.results import Outcome
 from x402sim.suite.vectors.vector import OPERATIONS
 
 KNOWING = [

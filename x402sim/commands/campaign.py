@@ -11,8 +11,8 @@ import typer
 
 from x402sim.clock import stopwatch
 from x402sim.commands.common import as_misuse
-from x402sim.report.results import Outcome
 from x402sim.suite import published
+from x402sim.suite.report.results import Outcome
 from x402sim.suite.sdk import Recipe, recipes
 from x402sim.suite.site import SUBJECTS
 from x402sim.suite.subject import subject as subject_of

@@ -12,14 +12,14 @@ from typer.core import TyperCommand
 
 from x402sim.commands.common import AsJson, as_misuse, completing, made, number, whole
 from x402sim.commands.configuration import defaults
-from x402sim.report.conformance import SUFFIXES, About
-from x402sim.report.results import Results
 from x402sim.spec.clauses import CLAUSES
 from x402sim.suite import printing, published, sdk
 from x402sim.suite.baseline import load as load_baseline
 from x402sim.suite.case import select
 from x402sim.suite.command import ReportOptions, judge_and_report, require_place
 from x402sim.suite.options import KEEP, STRICT, Flag, OfJudge, flags_of
+from x402sim.suite.report.conformance import SUFFIXES, About
+from x402sim.suite.report.results import Results
 from x402sim.suite.subject import DEFAULT, SUBJECTS, Subject, subject as subject_of
 from x402sim.text.words import unknown
 

@@ -3,9 +3,8 @@
 Users hold a `run.Run`. Frames, plots, `html` and `save` import pandas and matplotlib: import these
 modules late, after `need_extra()`. The other modules work without the extra `report`.
 
-Two parts stand apart, and no frame or plot of a run imports them. Reports of judges are `results`,
-`causes`, `conformance`, `verdict` and `plots.judgement`, with the templates of these names. The
-page of payments, which a server also shows, is `page` and `static`; `run` and `save` write it.
+The page of payments, which a server also shows, is `page` and `static`: no frame or plot imports
+it. Reports of judges are in `x402sim.suite.report`.
 """
 
 from collections.abc import Sequence

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from x402sim.report.results import CaseResult, Outcome, Result, by_dialect
 from x402sim.suite.case import HOLDS
+from x402sim.suite.report.results import CaseResult, Outcome, Result, by_dialect
 from x402sim.text.words import printable, unknown
 
 WANTED = "a JSON report (--report FILE.json) of an earlier run, or a TOML file of ids with reasons"

@@ -9,10 +9,10 @@ from typing import TypeVar
 
 import msgspec
 
-from x402sim.report.results import CaseResult, Outcome, Result, as_of_id
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground
 from x402sim.spec.needs import Need
+from x402sim.suite.report.results import CaseResult, Outcome, Result, as_of_id
 from x402sim.text.words import unknown
 
 HOLDS = (Outcome.PASSED, Outcome.OBSERVED)

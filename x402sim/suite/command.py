@@ -17,14 +17,14 @@ from rich.markup import escape
 from rich.status import Status
 
 from x402sim.clock import Clock, stopwatch
-from x402sim.report import conformance as report
-from x402sim.report.causes import cause
-from x402sim.report.conformance import About, unready, written
-from x402sim.report.results import INTERRUPTED as WAS_INTERRUPTED, Outcome, Result
 from x402sim.suite import printing, published, sdk
 from x402sim.suite.baseline import Baseline, Reasons, known, mended
 from x402sim.suite.case import in_order, unfinished
 from x402sim.suite.engine import Judging
+from x402sim.suite.report import conformance as report
+from x402sim.suite.report.causes import cause
+from x402sim.suite.report.conformance import About, unready, written
+from x402sim.suite.report.results import INTERRUPTED as WAS_INTERRUPTED, Outcome, Result
 from x402sim.suite.subject import Chosen, Subject, Tell
 from x402sim.suite.verdict import NotReady
 from x402sim.text.console import console as new_console

@@ -9,7 +9,7 @@ from typing import Any
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.networks import Network
 from x402sim.protocol.permit2 import Permit2Authorization
-from x402sim.report.results import Loss
+from x402sim.suite.report.results import Loss
 
 _IN_PERMIT2 = {
     "to": ("witness", "to"),

@@ -33,11 +33,11 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from x402sim.clock import stopwatch
-from x402sim.report import causes
-from x402sim.report.exchange import Exchange, Exchanges, record
-from x402sim.report.results import CaseResult, Evidence, Outcome, Result
 from x402sim.suite.case import HOLDS, AnyCase, Case, by_id, of_id
 from x402sim.suite.redact import impersonal
+from x402sim.suite.report import causes
+from x402sim.suite.report.exchange import Exchange, Exchanges, record
+from x402sim.suite.report.results import CaseResult, Evidence, Outcome, Result
 from x402sim.suite.verdict import (
     CheckFailed,
     Found,

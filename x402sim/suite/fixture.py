@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from x402sim.report.conformance import counts_for_exit, explained, readable
-from x402sim.report.results import NOT_JUDGED, CaseResult, Outcome
 from x402sim.suite.case import AnyCase, by_play, of_id, select
+from x402sim.suite.report.conformance import counts_for_exit, explained, readable
+from x402sim.suite.report.results import NOT_JUDGED, CaseResult, Outcome
 from x402sim.suite.verdict import NotReady, Skipped
 
 Judged = Callable[[Any, Sequence[Any]], Awaitable[Sequence[tuple[Any, CaseResult]]]]

@@ -10,7 +10,7 @@ from typing import Protocol
 from x402sim.chain.base import Log, LogFilter
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, checksum, to_hex
-from x402sim.report.exchange import Movement
+from x402sim.suite.report.exchange import Movement
 
 USED_EVENT = abi.topic("AuthorizationUsed(address,bytes32)")
 NEWEST = 1 << 62

@@ -15,12 +15,12 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from x402sim.report import conformance as report, exchange
-from x402sim.report.causes import LOSSES, by_cause, cause, loss, repair
-from x402sim.report.results import NOT_JUDGED, Outcome, Result, Results
 from x402sim.spec.ground import Ground, GroundType
 from x402sim.suite.case import Case, by_ground, by_id
 from x402sim.suite.engine import Plan
+from x402sim.suite.report import conformance as report, exchange
+from x402sim.suite.report.causes import LOSSES, by_cause, cause, loss, repair
+from x402sim.suite.report.results import NOT_JUDGED, Outcome, Result, Results
 from x402sim.suite.subject import Subject
 from x402sim.text.console import console as new_console
 from x402sim.text.words import counted, printable

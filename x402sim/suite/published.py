@@ -17,12 +17,12 @@ from typing import Any
 
 import msgspec
 
-from x402sim.report.causes import cause
-from x402sim.report.conformance import About, texts_of, total_loss
-from x402sim.report.results import NOT_JUDGED, Outcome, Result, Results, by_dialect
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import folder
 from x402sim.suite.case import HOLDS, Case
+from x402sim.suite.report.causes import cause
+from x402sim.suite.report.conformance import About, texts_of, total_loss
+from x402sim.suite.report.results import NOT_JUDGED, Outcome, Result, Results, by_dialect
 from x402sim.text.words import counted, printable
 from x402sim.version import VERSION
 

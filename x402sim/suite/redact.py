@@ -19,7 +19,7 @@ import msgspec
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEADERS, json_in
-from x402sim.report.exchange import Exchange, Message
+from x402sim.suite.report.exchange import Exchange, Message
 from x402sim.text.words import printable, printable_lines
 
 _PROOF = re.compile(r"\b(pay_|session_)([\w-]{4})[\w-]+")

@@ -33,8 +33,6 @@ import msgspec
 from x402sim.chain.base import ChainError
 from x402sim.clock import stopwatch
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
-from x402sim.report.exchange import Exchange, record
-from x402sim.report.results import CaseResult, DemandKey, Outcome
 from x402sim.rng import Rng
 from x402sim.suite.case import by_play
 from x402sim.suite.engine import (
@@ -51,6 +49,8 @@ from x402sim.suite.engine import (
 )
 from x402sim.suite.money import Transfer
 from x402sim.suite.options import PATIENCE_S
+from x402sim.suite.report.exchange import Exchange, record
+from x402sim.suite.report.results import CaseResult, DemandKey, Outcome
 from x402sim.suite.row import RoomCase, RoomKind
 from x402sim.suite.started import CLOCK, Running, RunsAlready, Startable
 from x402sim.suite.subject import Chosen, Tell, patiently
@@ -469,7 +469,7 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         """Return how the subject has ended, else why a good payment fails; empty if neither."""
         broken = room.has_ended or await self.try_good_payment(room, dialects)
         if broken and not room.has_ended:
-            await asyncio.sleep(EXIT_S)
+            await CLOCK.sleep(EXIT_S)
         return room.has_ended or broken
 
     async def _certain(self, group: list[RoomCase], first: Played[RoomCase]) -> RoomResults:

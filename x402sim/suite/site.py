@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from x402sim.report.causes import repairs
-from x402sim.report.conformance import HTML_MARKS, texts_of
-from x402sim.report.results import Outcome
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground, GroundType, Sentence
 from x402sim.suite import texts
 from x402sim.suite.case import ONLY, Case, by_ground, by_id, by_play, repeating
 from x402sim.suite.published import SILENT, Battery, Failures, Record, Verdicts, unfolded
+from x402sim.suite.report.causes import repairs
+from x402sim.suite.report.conformance import HTML_MARKS, texts_of
+from x402sim.suite.report.results import Outcome
 from x402sim.suite.sdk import Recipe, recipes
 from x402sim.suite.subject import Subject, subject as subject_of
 from x402sim.suite.vectors.differing import counts, differences
@@ -54,7 +54,7 @@ NEW = ""
 """The mark of an id that a version was not asked: the case is newer than the verdict."""
 WITHDRAWN = "withdrawn"
 """The mark of a failure that is no longer maintained."""
-_TEMPLATES = "x402sim.report"
+_TEMPLATES = "x402sim.suite.report"
 _CHAR_PX, _PAD_PX = 6.6, 12
 
 

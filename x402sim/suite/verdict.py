@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from x402sim.report.exchange import Exchange
-from x402sim.report.results import Loss
+from x402sim.suite.report.exchange import Exchange
+from x402sim.suite.report.results import Loss
 
 
 def plain(value: object) -> str:

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from x402sim.report.results import Loss
 from x402sim.spec.ground import BINDING, Sentence
 from x402sim.spec.needs import Need
 from x402sim.suite import row, texts
@@ -13,6 +12,7 @@ from x402sim.suite.drafts import lost
 from x402sim.suite.facilitator.payment import Answer, Draft
 from x402sim.suite.facilitator.play import Play, Tried
 from x402sim.suite.facilitator.room import PLAIN, ChainRoomKind, FacilitatorRoom, Money
+from x402sim.suite.report.results import Loss
 from x402sim.suite.row import Demand as Demand, demand as demand, only as only, told as told
 from x402sim.suite.verdict import Violation
 

@@ -41,10 +41,10 @@ from x402sim.protocol.permit2_payments import (
     permit2_payload,
     sponsored,
 )
-from x402sim.report.exchange import Message
 from x402sim.suite.dialect import BY_PERMIT2, OF_FACILITATORS, Dialect
 from x402sim.suite.drafts import in_permit2, permit2_of, with_value, without
 from x402sim.suite.redact import redacted
+from x402sim.suite.report.exchange import Message
 from x402sim.text.words import printable
 
 PRICE_BASE = 10_000

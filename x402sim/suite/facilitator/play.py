@@ -19,13 +19,13 @@ from x402sim.protocol.eip3009 import cancel_digest
 from x402sim.protocol.messages import decoded, encode
 from x402sim.protocol.permit2 import PERMIT2
 from x402sim.protocol.permit2_payments import FACILITATOR, UPTO
-from x402sim.report.exchange import Exchange, Message
 from x402sim.suite import rooms
 from x402sim.suite.dialect import BY_PERMIT2, Dialect
 from x402sim.suite.facilitator.payment import PRICE_BASE, Answer, Draft, drafted
 from x402sim.suite.facilitator.room import BALANCE_BASE, FacilitatorRoom, Money
 from x402sim.suite.money import Transfer
 from x402sim.suite.redact import redacted
+from x402sim.suite.report.exchange import Exchange, Message
 from x402sim.suite.started import CLOCK
 from x402sim.suite.verdict import Inconclusive
 from x402sim.text.words import counted, printable

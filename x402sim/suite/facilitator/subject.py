@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 from x402sim.chain.base import ChainError
 from x402sim.clock import stopwatch
-from x402sim.report.results import CaseResult
 from x402sim.spec.needs import Need
 from x402sim.suite import rooms
 from x402sim.suite.dialect import OF_FACILITATORS, Dialect
@@ -45,6 +44,7 @@ from x402sim.suite.options import (
     port_for,
     read,
 )
+from x402sim.suite.report.results import CaseResult
 from x402sim.suite.rooms import BATCH, ControlPlay, RoomResults, in_rooms
 from x402sim.suite.row import RoomCase, beginnings, cases_of, rows_of
 from x402sim.suite.started import START_S, WAIT_S, App

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from x402sim.report import results
 from x402sim.spec.ground import Sentence
 from x402sim.suite import row, texts
 from x402sim.suite.case import Case
@@ -18,6 +17,7 @@ from x402sim.suite.payer.play import (
     Purchase,
 )
 from x402sim.suite.payer.shop import Story
+from x402sim.suite.report import results
 from x402sim.suite.row import Demand as Demand, demand as demand
 from x402sim.suite.verdict import Found, Violation as Violation
 from x402sim.text.words import counted

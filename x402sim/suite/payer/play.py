@@ -28,8 +28,6 @@ from x402sim.protocol.crypto import Address, PrivateKey, checksum, parse_address
 from x402sim.protocol.eip3009 import Authorization, Domain, Permit
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import NETWORKS, Network
-from x402sim.report.exchange import MOST, Exchange, Message
-from x402sim.report.results import Loss
 from x402sim.rng import Rng
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.facilitator.node import Node
@@ -53,6 +51,8 @@ from x402sim.suite.payer.shop import (
     payments_in,
     read,
 )
+from x402sim.suite.report.exchange import MOST, Exchange, Message
+from x402sim.suite.report.results import Loss
 from x402sim.suite.wire import CLOCK, How, Reply, Request, as_json, listening
 from x402sim.text.keys import keyless
 from x402sim.text.words import counted

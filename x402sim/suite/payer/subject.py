@@ -19,8 +19,6 @@ from typing import Any
 import httpx
 
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
-from x402sim.report.exchange import Exchanges, record
-from x402sim.report.results import CaseResult, Outcome
 from x402sim.suite.case import by_play
 from x402sim.suite.dialect import OF_PAYERS, Dialect
 from x402sim.suite.engine import (
@@ -60,6 +58,8 @@ from x402sim.suite.payer.play import (
     Task,
     play,
 )
+from x402sim.suite.report.exchange import Exchanges, record
+from x402sim.suite.report.results import CaseResult, Outcome
 from x402sim.suite.rooms import why_each
 from x402sim.suite.row import beginnings, cases_of, rows_of
 from x402sim.suite.started import error_lines

@@ -13,13 +13,13 @@ from x402sim.clock import stopwatch
 from x402sim.protocol import mcp
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.money import base_in
-from x402sim.report.exchange import Exchange, Message
-from x402sim.report.results import Loss
 from x402sim.suite import rooms
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.drafts import lost
 from x402sim.suite.money import Transfer
 from x402sim.suite.redact import cut, redacted
+from x402sim.suite.report.exchange import Exchange, Message
+from x402sim.suite.report.results import Loss
 from x402sim.suite.server.double import (
     LOOK_S,
     SETTLE,

@@ -23,8 +23,8 @@ from x402sim.clock import stopwatch
 from x402sim.protocol import mcp
 from x402sim.protocol.messages import decoded, encode
 from x402sim.protocol.x402 import REQUIRED_HEADER, RESPONSE_HEADERS, json_in
-from x402sim.report.exchange import Message
 from x402sim.suite.redact import cut, redacted
+from x402sim.suite.report.exchange import Message
 from x402sim.suite.started import CLOCK, free_port, served
 from x402sim.text.words import counted, printable
 from x402sim.world.cache import SharedCache, cached

@@ -15,7 +15,6 @@ from x402sim.clock import stopwatch
 from x402sim.protocol import mcp
 from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import Network
-from x402sim.report.results import CaseResult
 from x402sim.suite import rooms
 from x402sim.suite.dialect import OF_SERVERS, Dialect
 from x402sim.suite.engine import Judging, Plan, skipped, unclear
@@ -30,6 +29,7 @@ from x402sim.suite.options import (
     port_for,
     read,
 )
+from x402sim.suite.report.results import CaseResult
 from x402sim.suite.rooms import ControlPlay, RoomResults, in_rooms
 from x402sim.suite.row import RoomCase, RoomKind, beginnings, cases_of, rows_of
 from x402sim.suite.server.double import SETTLE, Double

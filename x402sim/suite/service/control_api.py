@@ -25,11 +25,11 @@ from x402sim.protocol.messages import BadMessage, PaymentRequirements, decode
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import BASE_SEPOLIA, TESTNET, Network, network_named
 from x402sim.protocol.refusals import Refusal
-from x402sim.report.exchange import Exchange, Exchanges
-from x402sim.report.results import DemandKey, Loss
 from x402sim.serving.control.client import ControlClient, ControlError
 from x402sim.serving.control.messages import ExplorerQuery, Transfer
 from x402sim.suite import redact
+from x402sim.suite.report.exchange import Exchange, Exchanges
+from x402sim.suite.report.results import DemandKey, Loss
 from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge, Paid, TargetAnswer, whole
 from x402sim.suite.service.setting import Setting

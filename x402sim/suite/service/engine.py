@@ -17,8 +17,6 @@ from typing import Any, Literal, assert_never
 import msgspec
 
 from x402sim.payer.wallet import Wallet
-from x402sim.report.exchange import Exchanges
-from x402sim.report.results import CaseResult, Evidence, Outcome, Result
 from x402sim.spec.ground import folder
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
@@ -32,6 +30,8 @@ from x402sim.suite.engine import (
     of_two,
     skipped,
 )
+from x402sim.suite.report.exchange import Exchanges
+from x402sim.suite.report.results import CaseResult, Evidence, Outcome, Result
 from x402sim.suite.service import expect
 from x402sim.suite.service.background import recover
 from x402sim.suite.service.case import Control, ServiceCase

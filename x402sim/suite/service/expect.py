@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from x402sim.report.results import DemandKey, Loss
+from x402sim.suite.report.results import DemandKey, Loss
 from x402sim.suite.service.answers import TargetAnswer
 from x402sim.suite.verdict import CheckFailed, Show, amounts
 

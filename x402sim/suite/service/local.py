@@ -6,9 +6,9 @@ from functools import partial
 
 import httpx
 
-from x402sim.report.results import Result
 from x402sim.service.settings import Settings
 from x402sim.story.stages import Stage, in_process
+from x402sim.suite.report.results import Result
 from x402sim.suite.service.case import ServiceCase
 from x402sim.suite.service.engine import all_checks, run
 from x402sim.suite.service.options import Options

@@ -19,10 +19,10 @@ from x402sim.payer import core
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.report.exchange import Exchanges
-from x402sim.report.results import DemandKey
 from x402sim.serving.control.client import ControlError
 from x402sim.suite import redact
+from x402sim.suite.report.exchange import Exchanges
+from x402sim.suite.report.results import DemandKey
 from x402sim.suite.service import expect
 from x402sim.suite.service.answers import (
     CURE_OF_DEPOSITS,

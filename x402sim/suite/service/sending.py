@@ -27,13 +27,13 @@ from x402sim.http.bounded import (
 )
 from x402sim.http.exchange import retry_after_s
 from x402sim.protocol.networks import Network
-from x402sim.report.results import DemandKey
 from x402sim.rng import Rng
 from x402sim.serving.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
 from x402sim.serving.control.messages import network_of
 from x402sim.story.stages import left_ahead
 from x402sim.suite import redact
 from x402sim.suite.redact import cut
+from x402sim.suite.report.results import DemandKey
 from x402sim.suite.service.options import MOST_BYTES, Options
 from x402sim.suite.service.setting import RestartFailed, Setting, restarting
 from x402sim.suite.subject import Tell, in_vain, until_url_answers

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from x402sim.protocol.refusals import Refusal
-from x402sim.report.results import Outcome, Result
 from x402sim.spec.ground import TITLES, folder
 from x402sim.suite.case import skipped_by_user
 from x402sim.suite.engine import Judging, Plan
 from x402sim.suite.options import again, given as given_or_default, read
+from x402sim.suite.report.results import Outcome, Result
 from x402sim.suite.service import target as targets
 from x402sim.suite.service.case import IDS_BEGIN, ServiceCase, clause_text
 from x402sim.suite.service.engine import all_checks, judging

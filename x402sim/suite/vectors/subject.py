@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from x402sim.report.exchange import Exchange, Message
-from x402sim.report.results import CaseResult
 from x402sim.suite.case import Case, by_play
 from x402sim.suite.engine import CaseResults, Judging, Plan, result, skipped, unclear
 from x402sim.suite.options import again, env_flag, flag, given, patience_flag, read
+from x402sim.suite.report.exchange import Exchange, Message
+from x402sim.suite.report.results import CaseResult
 from x402sim.suite.row import beginnings
 from x402sim.suite.subject import Subject, Tell
 from x402sim.suite.vectors.adapter import Adapter, Broken

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from x402sim.protocol.money import to_decimal
-from x402sim.report.exchange import Exchanges
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground
+from x402sim.suite.report.exchange import Exchanges
 
 
 class Outcome(StrEnum):

@@ -10,10 +10,10 @@ from textwrap import shorten
 from matplotlib.axes import Axes
 from matplotlib.transforms import blended_transform_factory
 
-from x402sim.report import conformance as report
 from x402sim.report.plots import figure
 from x402sim.report.plots.figure import BLACK, GREY, LIGHT, ORANGE, VERMILLION, styled
-from x402sim.report.results import CaseResult, Outcome, Result
+from x402sim.suite.report import conformance as report
+from x402sim.suite.report.results import CaseResult, Outcome, Result
 
 ROW_MM, REST_MM = 6.2, 20
 """Height of a section's bar, and of everything else."""

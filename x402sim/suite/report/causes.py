@@ -16,7 +16,8 @@ from typing import Literal
 
 import msgspec
 
-from x402sim.report.results import (
+from x402sim.spec.ground import folder
+from x402sim.suite.report.results import (
     CaseResult,
     DemandKey,
     Evidence,
@@ -25,7 +26,6 @@ from x402sim.report.results import (
     Results,
     failures,
 )
-from x402sim.spec.ground import folder
 
 FILE, WORDS = "mutation_matrix.csv", "causes.toml"
 ENOUGH = 0.5

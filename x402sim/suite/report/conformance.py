@@ -19,9 +19,11 @@ from xml.etree import ElementTree as ET
 import msgspec
 
 from x402sim.protocol.money import to_decimal
-from x402sim.report import exchange
-from x402sim.report.causes import LOSSES, by_cause, cause, causes, loss, repair
-from x402sim.report.results import (
+from x402sim.spec.clauses import CLAUSES
+from x402sim.spec.ground import Ground
+from x402sim.suite.report import exchange
+from x402sim.suite.report.causes import LOSSES, by_cause, cause, causes, loss, repair
+from x402sim.suite.report.results import (
     INTERRUPTED,
     NOT_JUDGED,
     OF_CASES,
@@ -33,8 +35,6 @@ from x402sim.report.results import (
     by_dialect,
     failures,
 )
-from x402sim.spec.clauses import CLAUSES
-from x402sim.spec.ground import Ground
 from x402sim.text.templates import render
 from x402sim.text.words import counted, printable, printable_lines, unknown
 from x402sim.version import VERSION

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from x402sim.protocol.money import to_decimal
-from x402sim.report import conformance as report, exchange, need_extra
-from x402sim.report.causes import LOSSES, by_cause, cause, loss, repair
-from x402sim.report.conformance import MOST_CAUSES, About, written
-from x402sim.report.results import Outcome, Result, by_dialect
+from x402sim.report import need_extra
+from x402sim.suite.report import conformance as report, exchange
+from x402sim.suite.report.causes import LOSSES, by_cause, cause, loss, repair
+from x402sim.suite.report.conformance import MOST_CAUSES, About, written
+from x402sim.suite.report.results import Outcome, Result, by_dialect
 from x402sim.text.templates import markdown_table, render
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class Verdict:
 
         Raises `ModuleNotFoundError` without the extra `report`.
         """
-        from x402sim.report.plots.judgement import judgement
+        from x402sim.suite.report.plot import judgement
 
         return judgement(self.results, self.about.sections, ax, strict=self.strict)
 

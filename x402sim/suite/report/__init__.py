@@ -1,0 +1,1 @@
+"""The reports of judges: results, probable causes, and a verdict as text, page, frame and plot."""
