@@ -21,7 +21,7 @@ from x402sim.suite.published import Verdicts, Withdrawn, record_of
 from x402sim.suite.report.conformance import About
 from x402sim.suite.report.exchange import Exchange, Exchanges, Message, Movement
 from x402sim.suite.report.results import CaseResult, Loss, Outcome, Result, by_dialect
-from x402sim.suite.site import SUBJECTS, Site, column, slug
+from x402sim.suite.site import SUBJECTS, Site, column, lowered, slug
 from x402sim.suite.subject import subject
 from x402sim.suite.vectors.differing import differences
 from x402sim.suite.vectors.vector import files
@@ -105,6 +105,10 @@ def test_the_page_of_a_case_has_the_sentence_the_loss_and_the_command_that_repea
     assert re.search(r"MUST fail, \d cause", site["badge/server-x402-fastapi-2.25.0.svg"])
     assert LOST not in site["drift.html"], "a SHOULD"
     assert "server/header/version-answer" in site["drift.html"]
+    assert "scheme_upto_evm.md" not in site["drift.html"], (
+        "no version with a failure was judged by it"
+    )
+    assert "started by <code>conformance/recipes/server.py fastapi</code>" in page
     shown = site["version/server-x402-fastapi-2.25.0.html"]
     assert "PAYMENT-SIGNATURE: as before" in shown
     assert "10000 base units from 0x" in shown
@@ -164,6 +168,25 @@ def test_a_withdrawn_failure_leaves_the_pages_and_stands_on_the_page_of_objectio
     misspelt = Withdrawn(LOST + "s", record.name, "2026-12-01", why)
     with pytest.raises(ValueError, match="is no failure"):
         Site(msgspec.structs.replace(verdicts, withdrawn=(misspelt,))).made()
+
+
+def test_what_is_a_should_today_is_no_must_of_an_older_verdict() -> None:
+    """A verdict keeps the level of its day; a page that accuses goes by the demand of today."""
+    verdicts = published.read(published.shipped())
+    record = next(it for it in verdicts.of("server") if (LOST, "v2") in it.failures)
+    (group,) = [it for it in record.failed if LOST in published.unfolded(it.ids)]
+    ids = [*published.unfolded(group.ids)]
+    must = msgspec.structs.replace(group, level="MUST", lost="", seen={**group.seen, ids[-1]: "b"})
+    levels = dict.fromkeys(ids[:-1], "MUST") | {ids[-1]: "SHOULD"}
+    kept, lower = lowered((must,), levels)
+    assert (kept.level, [*published.unfolded(kept.ids)], kept.shown) == (
+        "MUST",
+        ids[:-1],
+        must.shown,
+    )
+    assert (lower.level, [*published.unfolded(lower.ids)]) == ("SHOULD", ids[-1:])
+    assert (lower.actual, lower.shown) == ("b", ()), "the observation of its own first id"
+    assert lowered((must,), {}) == (must,), "an id of no case today keeps its level"
 
 
 def test_a_control_that_is_withdrawn_accuses_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

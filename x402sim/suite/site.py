@@ -10,16 +10,18 @@ from dataclasses import dataclass, field
 from functools import cache
 from html import escape
 from importlib.resources import files
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+import msgspec
 
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground, GroundType, Sentence
 from x402sim.suite import texts
 from x402sim.suite.case import ONLY, Case, by_ground, by_id, by_play, repeating
-from x402sim.suite.published import SILENT, Battery, Failures, Record, Verdicts, unfolded
+from x402sim.suite.published import SILENT, Battery, Failures, Record, Verdicts, folded, unfolded
 from x402sim.suite.report.causes import repairs
 from x402sim.suite.report.conformance import HTML_MARKS, texts_of
 from x402sim.suite.report.results import Outcome
@@ -150,6 +152,26 @@ class Column:
 _JUDGED = (Outcome.PASSED, Outcome.FAILED)
 
 
+def lowered(failed: Iterable[Failures], levels: Mapping[str, str]) -> tuple[Failures, ...]:
+    """Return groups of failures, with what is a SHOULD by now, by id, in groups of their own.
+
+    A verdict has the levels of its day. A group without its first id has no exchanges.
+    """
+    found: list[Failures] = []
+    for group in failed:
+        first, *_ = ids = [*unfolded(group.ids)]
+        lower = [each for each in ids if group.level == "MUST" and levels.get(each) == "SHOULD"]
+        kept = [each for each in ids if each not in lower]
+        for level, mine in ((group.level, kept), ("SHOULD", lower)):
+            if mine:
+                part = msgspec.structs.replace(group, level=level, ids=folded(mine))
+                if mine[0] != first:
+                    actual = group.seen.get(mine[0], "")
+                    part = msgspec.structs.replace(part, actual=actual, shown=())
+                found.append(part)
+    return tuple(found)
+
+
 def _names_by_ids(ids_of: Mapping[str, list[str]]) -> dict[tuple[str, ...], list[str]]:
     """Return the versions by their ids: versions of a package mostly have the same."""
     found: dict[tuple[str, ...], list[str]] = {}
@@ -240,7 +262,11 @@ class Site:
 
     def _columns(self, subject: str) -> list[Column]:
         gone = [(each.id, each.name) for each in self.verdicts.withdrawn]
-        records = self.verdicts.of(subject)
+        levels = {name: its[0].level for name, its in by_id(subject_of(subject).cases()).items()}
+        records = [
+            msgspec.structs.replace(each, failed=lowered(each.failed, levels))
+            for each in self.verdicts.of(subject)
+        ]
         return [column(each, self.verdicts.batteries[each.battery], gone) for each in records]
 
     def _page(self, path: str, template: str, **values: Any) -> None:
@@ -408,11 +434,16 @@ def _links() -> dict[str, str]:
 
 
 def _add_drift(drift: Drift, check_id: str, cases: list[Case], columns: list[Column]) -> None:
-    """Add a failed MUST to the sentences that demand it."""
-    failing = [each for each in columns if check_id in each.failures]
-    if cases[0].level != "MUST" or not failing:
+    """Add a failed MUST to the sentences that demand it in the dialects of its failures."""
+    if cases[0].level != "MUST":
         return
-    for sentence in dict.fromkeys(each for case in cases for each in case.ground.sentences):
+    sentences: dict[Sentence, list[Column]] = {}
+    for each in columns:
+        spoken = {failure.dialect for failure in each.failures.get(check_id, ())}
+        grounds = (case.ground.sentences for case in cases if str(case.dialect) in spoken)
+        for sentence in dict.fromkeys(chain.from_iterable(grounds)):
+            sentences.setdefault(sentence, []).append(each)
+    for sentence, failing in sentences.items():
         its = drift.setdefault(_text(sentence), {})
         its.setdefault(sentence, []).append((check_id, failing))
 

@@ -308,7 +308,9 @@ def must_refuse(
     )
     return [
         demand(title, ground)(unsettled if by_chain else refused),
-        demand(f"{title}: the relayer pays no gas", gas_ground, suffix="gas")(costs_no_gas),
+        demand(f"{title}: the relayer pays no gas", gas_ground, suffix="gas", level="SHOULD")(
+            costs_no_gas
+        ),
         demand(
             f"{title}: the answer is no 5xx",
             texts.derived(

@@ -134,9 +134,8 @@ def wastes_no_gas(title: str, because: str) -> Demand:
 
 def sends_nothing(title: str, so: str) -> Demand:
     """Return the demand that settle sends no transaction for a visibly unpayable payment."""
-    return demand(title, texts.derived(texts.EXECUTES, texts.SAFETY, so=so), suffix="gas")(
-        wastes_nothing
-    )
+    ground = texts.derived(texts.EXECUTES, texts.SAFETY, so=so)
+    return demand(title, ground, suffix="gas", level="SHOULD")(wastes_nothing)
 
 
 def everything_settles(play: Play, observed: Observed) -> Violation | None:
