@@ -7,7 +7,7 @@ import pytest
 
 from tests.payer.shop import Reply, Shop, opened, payer, served
 from tests.rig import ServiceRig, scene
-from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
+from x402sim import LocalServer, PaymentAuth, PaymentFailed, SessionAuth, Wallet
 
 CREATE = "/api/sessions/create"
 ROUTE = f"http://shop{CREATE}"
@@ -92,3 +92,19 @@ def test_a_session_payer_whose_budget_is_changed_asks_for_that() -> None:
         assert http.get("http://shop/x").status_code == 200
     first, second = (body["paymentId"] for body in shop.settled)
     assert auth.session_id == f"session_{second}" != f"session_{first}"
+
+
+def test_a_session_whose_answers_are_being_read_has_served() -> None:
+    """As `PaymentAuth`: the budget is over, and no answer was read to its end yet."""
+    with LocalServer() as server:
+        auth = SessionAuth(server.wallets[0], deposit="0.02", max_sessions=2)
+        with httpx.Client(base_url=server.url, auth=auth) as http:
+            open_, sessions = list[httpx.Response](), list[str | None]()
+            for _ in range(3):
+                request = http.build_request("GET", "/api/perp/market")
+                open_.append(http.send(request, stream=True))
+                sessions.append(auth.session_id)
+            assert [each.status_code for each in open_] == [200] * 3
+            assert sessions[0] == sessions[1] != sessions[2]
+            for each in open_:
+                each.close()

@@ -1,8 +1,10 @@
 """`PaymentAuth(state_dir=…)`: payments outlive the object, and no two payers sign for one purchase."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any
 
 import httpx
@@ -222,3 +224,21 @@ def test_real_money_is_paid_only_if_it_is_named() -> None:
         assert httpx.get(url, auth=auth).status_code == 200
     with pytest.raises(ValueError, match="unknown network 'basis'"):
         PaymentAuth(WALLET, network="basis")
+
+
+def test_the_name_of_a_payment_is_on_the_disk_before_the_payment_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power cut a renamed file may be lost, unless its folder was written, too."""
+    done = list[str]()
+
+    def fsync(file: int) -> None:
+        done.append("folder" if S_ISDIR(os.fstat(file).st_mode) else "file")
+
+    def settles(body: dict[str, Any]) -> Any:
+        done.append("sent")
+        return receipt(body)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert ask(Shop(served, settles), payer(tmp_path)) == 200
+    assert done[:3] == ["file", "folder", "sent"]

@@ -20,7 +20,7 @@ from x402sim.suite.report.results import CaseResult, DemandKey, Outcome, Result
 from x402sim.suite.row import RoomCase, RoomKind
 from x402sim.suite.started import Running
 from x402sim.suite.subject import once
-from x402sim.suite.verdict import NotApplicable, Violation
+from x402sim.suite.verdict import Inconclusive, NotApplicable, Violation
 
 SHARED = RoomKind(name="shared", is_shared=True)
 GROUND = Ground(GroundType.OURS, (), "a test")
@@ -42,7 +42,9 @@ class Process:
 
     def play(self, name: str) -> None:
         self.plays += 1
-        if name in self.subject.at or self.plays == self.subject.after:
+        is_last = name in self.subject.at or self.plays == self.subject.after
+        if is_last and self.subject.most:
+            self.subject.most -= 1
             self.is_closed = True
             self.log.last += NODE_ENDS
             if self.subject.exit_s:
@@ -61,6 +63,7 @@ class Mortal:
     at: Sequence[str] = ()
     after: int = 0
     exit_s: float = 0
+    most: int = 1000
     shown: str = "mortal"
     most_at_once: None = None
 
@@ -153,6 +156,28 @@ def test_one_that_ends_by_itself_at_any_time_is_told_so_once_and_not_of_what_was
     assert [*failed] == ["control"]
     assert str(failed["control"].actual).startswith("3 times: it ended by itself, exit code 3,")
     assert all(each.outcome is Outcome.PASSED for name, each in found.items() if name != "control")
+
+
+def test_an_end_that_no_repetition_shows_is_counted_and_told() -> None:
+    cases = [case(each, is_control=each == "control") for each in ("control", *"abcdefgh")]
+    judge = Judge(subject=Mortal(after=3, most=1), jobs=1)  # type: ignore[arg-type]
+    found = asyncio.run(judge.every(cases))
+    assert {each.outcome for _, each in found} == {Outcome.PASSED}, "one end proves nothing"
+    assert judge.done().endswith("1 unexplained end (it ended by itself, exit code 3, after b)")
+
+
+def test_a_subject_that_does_not_start_again_is_told_so() -> None:
+    """The judge has stopped it: no end by itself, and no payment that it refuses."""
+
+    async def stops(its: Any) -> None:
+        its.room.running = None
+        raise Inconclusive("it does not start again: locked")
+
+    judge = Judge(subject=Mortal(), jobs=1)  # type: ignore[arg-type]
+    cases = [replace(case("a"), play=stops), case("b")]
+    found = {each.played_as: it for each, it in asyncio.run(judge.every(cases))}
+    assert (found["a"].outcome, found["b"].outcome) == (Outcome.INCONCLUSIVE, Outcome.PASSED)
+    assert found["a"].reason == "it does not start again: locked"
 
 
 def test_one_that_hangs_is_told_at_once_and_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,9 +53,17 @@ class _Session:
 
     id: str
     was_served: bool = False
+    reading: int = 0
+    """Answers whose bodies are being read."""
 
-    def note_served(self, is_whole: bool) -> None:
+    @property
+    def serves(self) -> bool:
+        """Whether the session has served an answer, or is serving one."""
+        return self.was_served or self.reading > 0
+
+    def note_read(self, is_whole: bool) -> None:
         """Note whether an answer was read to its end."""
+        self.reading -= 1
         self.was_served |= is_whole
 
 
@@ -80,8 +88,9 @@ class SessionAuth(FlowAuth):
     to `max_sessions` in all (default 1), and then raises `SpendingCapExceeded`. With
     `session_id`, an existing session is spent at the first server requested, and `max_sessions`
     is 0 by default. A deposit that was signed and refused counts, too. A deposit of unknown outcome
-    is sent again, as by `PaymentAuth`. A paid session that never served is not
-    replaced, unless `max_unserved` (default 1) allows more.
+    is sent again, as by `PaymentAuth`. A paid session that never served, and is serving nothing,
+    is not replaced, unless `max_unserved` (default 1) allows more. Sessions are kept in memory: a
+    deposit does not survive the end of the process.
 
     Concurrent requests share a session. Anyone with the id can spend the session: the id goes
     only to the server of the session, and follows no redirect to another origin.
@@ -170,17 +179,18 @@ class SessionAuth(FlowAuth):
         except httpx.HTTPError as error:
             raise PaymentFailed(f"the answer cannot be read: {error}") from error
         if response.is_success and not session.was_served:
-            on_body_end(response, session.note_served)
+            session.reading += 1
+            on_body_end(response, session.note_read)
         # the session no longer pays, and no other request has opened a newer one
         if response.status_code == 402 and seller.session is session:
-            if not session.was_served and seller.unserved + 1 >= self.payment.max_unserved:
+            if not session.serves and seller.unserved + 1 >= self.payment.max_unserved:
                 raise PaidNotServed(
                     f"{seller.origin} took {self.deposit} for the session {session.id[:12]}…, "
                     "which has bought nothing yet, and answers 402; nothing more was signed. Raise "
                     "deposit if one request costs more than that; to open another session all the "
                     f"same, raise max_unserved (now {self.payment.max_unserved})"
                 )
-            seller.unserved += not session.was_served
+            seller.unserved += not session.serves
             seller.session = None
         return response
 

@@ -57,6 +57,12 @@ def write_whole(file: Path, data: bytes) -> None:
         out.flush()
         os.fsync(out.fileno())
     new.replace(file)
+    if os.name == "posix":  # the new name is on the disk, too, before anything is sent
+        folder = os.open(file.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 class Bought(msgspec.Struct, kw_only=True):

@@ -125,8 +125,8 @@ class Room(ABC):
 
     @property
     def has_ended(self) -> str:
-        """How the subject ended by itself; empty while the subject runs."""
-        return self.running.has_ended if self.running else "it was stopped"
+        """How the subject ended by itself; empty while it runs, or is stopped by the judge."""
+        return self.running.has_ended if self.running else ""
 
 
 class Answered(Protocol):
@@ -412,11 +412,17 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         finally:
             await self.close()
 
+    def done(self) -> str:
+        """Return what was played, and how often the subject ended by itself without a cause."""
+        played = f"{counted(self.plays, 'play')}, {counted(self.starts, 'start')}"
+        ends = self.trouble.ends
+        return f"{played}, {counted(len(ends), 'unexplained end')} ({ends[0]})" if ends else played
+
     async def _judged(self, batch: list[list[RoomCase]]) -> RoomResults:
         """Play some plays in one room, then a good payment; repeat failures."""
         kind = batch[0][0].kind
         results: RoomResults = []
-        todo, is_careful = batch, not kind.is_shared
+        todo, is_careful, end = batch, not kind.is_shared, ""
         while todo:
             cases = [case for group in todo for case in group]
             if lost := self.trouble.lost:
@@ -426,17 +432,22 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
             except (Lacking, ChainError) as lacking:  # a kind of room, or an anvil
                 return [*results, *((case, skipped(case, Lacking(str(lacking)))) for case in cases)]
             done, broken = await self._in_turn(todo, room, is_careful=is_careful)
-            await self.leave(room, keep=not broken)
+            await self.leave(room, keep=not broken and room.running is not None)
             if broken and self.is_fixed:
                 self.trouble.lost = f"nothing can be told any more, as {broken}"
             elif broken and len(done) > 1 and not is_careful:  # one of these plays has jammed
                 if self.trouble.jams < MOST_JAMS:
                     is_careful = True  # the same plays again, each with a good payment after it
+                    group, played = done[-1]
+                    end = played.ended and f"{played.ended}, after {group[0].played_as}"
                     continue
                 todo = todo[len(done) :]
                 results += [each for group, _ in done for each in _doubtful(group)]
                 continue
             todo = todo[len(done) :]
+            if end and not broken:  # the repetition has not ended
+                self.trouble.ends.append(end)
+            end = ""
             for place, (group, played) in enumerate(done, 1):
                 if broken and place == len(done):
                     self.trouble.jams += 1
@@ -456,6 +467,8 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         for group in groups:
             played = await self.played(group, room)
             done.append((group, played))
+            if room.running is None:  # the play stopped it, and could not start it again
+                return done, ""
             is_last = len(done) == len(groups)
             if is_careful or is_last or _is_silent(played) or room.has_ended:
                 # a jam in one dialect jams every other
@@ -466,7 +479,12 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         return done, ""
 
     async def _broken(self, room: AnyRoom, dialects: Sequence[Any]) -> str:
-        """Return how the subject has ended, else why a good payment fails; empty if neither."""
+        """Return how the subject has ended, else why a good payment fails; empty if neither.
+
+        A subject that the play stopped, and could not start again, is asked for no payment.
+        """
+        if room.running is None:
+            return ""
         broken = room.has_ended or await self.try_good_payment(room, dialects)
         if broken and not room.has_ended:
             await CLOCK.sleep(EXIT_S)
@@ -655,7 +673,7 @@ async def in_rooms(
             cases=[case for case in known if case in unplayed or case in to_play],
             rerun=options.rerun,
             left_out=unplayed.__getitem__,
-            done=lambda: f"{counted(judge.plays, 'play')}, {counted(judge.starts, 'start')}",
+            done=judge.done,
             plan=replace(planned, unspoken=unspoken),
         )
     except OSError as wrong:
