@@ -148,6 +148,7 @@ def test_an_exit_that_comes_after_the_failed_payment_is_told_as_an_end() -> None
     """A port closes before the exit of its process is known."""
     found = judged(Mortal(at=("a",), exit_s=0.05), "control", "a")
     assert found["a"].actual == "after this, it ended by itself, exit code 3"
+    assert found["a"].exchanges[-1].about == "it wrote: Error: the node timed out"
 
 
 def test_one_that_ends_by_itself_at_any_time_is_told_so_once_and_not_of_what_was_played() -> None:

@@ -370,8 +370,10 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
 
     def _ends(self, played: Played[RoomCase], room: AnyRoom) -> Played[RoomCase]:
         """Return a play during which the subject ended by itself: its answers are no findings."""
-        how = room.running.has_ended if room.running else ""
-        return replace(played, found={}, left=Inconclusive(how), ended=how) if how else played
+        running = room.running
+        if running is None or not (how := running.has_ended):
+            return played
+        return replace(played, found={}, left=Inconclusive(how), ended=how, log=running.ending())
 
     async def run(
         self, cases: Sequence[RoomCase], on_begin: Callable[[str], None]
