@@ -118,7 +118,7 @@ def test_a_session_that_never_served_is_followed_by_no_other(max_unserved: int) 
 
 def test_an_old_body_that_ends_does_not_speak_for_a_new_session_of_the_same_id() -> None:
     """A server that uses an id twice sells no third session for the goods of the first."""
-    auth = SessionAuth(Wallet.create(), deposit="1.00", max_sessions=5, max_unserved=2)
+    auth = SessionAuth(Wallet.create(), deposit="1.00", max_sessions=5)
     bodies = [b"goods"]
 
     def reply(proof: str | None) -> Reply | None:
