@@ -1,5 +1,6 @@
 """A payment of one session is not shown for another one."""
 
+import gc
 from typing import Any
 
 import httpx
@@ -8,6 +9,7 @@ import pytest
 from tests.payer.shop import Reply, Shop, opened, payer, served
 from tests.rig import ServiceRig, scene
 from x402sim import LocalServer, PaymentAuth, PaymentFailed, SessionAuth, Wallet
+from x402sim.payer.session import _Session
 
 CREATE = "/api/sessions/create"
 ROUTE = f"http://shop{CREATE}"
@@ -108,3 +110,17 @@ def test_a_session_whose_answers_are_being_read_has_served() -> None:
             assert sessions[0] == sessions[1] != sessions[2]
             for each in open_:
                 each.close()
+
+
+def test_an_answer_that_was_dropped_unread_is_not_being_read() -> None:
+    """Else a server could sell sessions for a single answer that nobody reads."""
+    session = _Session("session_1")
+    answers = [httpx.Response(200, content=iter([b"goods"])) for _ in range(2)]
+    for each in answers:
+        session.reading.add(each)
+    session.note_read(answers.pop(), is_whole=False)
+    assert session.serves, "the other answer is being read"
+    answers.clear()
+    del each
+    gc.collect()
+    assert not session.serves

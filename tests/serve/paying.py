@@ -72,7 +72,7 @@ class in_one_step:  # noqa: N801 - it reads like a function
             asked: AnyRequired = msgspec.convert(required.json(), RequiredV1)
         else:
             asked = read_required(required.headers["PAYMENT-REQUIRED"])
-        # not named, so it is good for one answer
+        # an offer without payment ids sells a single answer
         offer = msgspec.structs.replace(choose(asked, network), takes_payment_ids=False)
         _, text = sign(offer, self._server.wallets[0], network, self._server.clock.now_s())
         self._last = path, {PAYMENT_HEADERS[self._version]: text}

@@ -168,7 +168,7 @@ def test_an_end_that_no_repetition_shows_is_counted_and_told() -> None:
 
 
 def test_a_subject_that_does_not_start_again_is_told_so() -> None:
-    """The judge has stopped it: no end by itself, and no payment that it refuses."""
+    """The judge has stopped the subject: neither a crash nor a refused payment."""
 
     async def stops(its: Any) -> None:
         its.room.running = None

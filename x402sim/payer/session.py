@@ -6,6 +6,8 @@ Clauses: 1/session-no-402.
 import threading
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from functools import partial
+from weakref import WeakSet
 
 import httpx
 
@@ -53,17 +55,19 @@ class _Session:
 
     id: str
     was_served: bool = False
-    reading: int = 0
-    """Answers whose bodies are being read."""
+    reading: WeakSet[httpx.Response] = field(default_factory=WeakSet)
+    """Answers whose bodies are being read. Threads share a session, so this is no counter; a caller
+    may drop an answer unread, so the references are weak.
+    """
 
     @property
     def serves(self) -> bool:
         """Whether the session has served an answer, or is serving one."""
-        return self.was_served or self.reading > 0
+        return self.was_served or len(self.reading) > 0
 
-    def note_read(self, is_whole: bool) -> None:
-        """Note whether an answer was read to its end."""
-        self.reading -= 1
+    def note_read(self, response: httpx.Response, is_whole: bool) -> None:
+        """Note that an answer is read no more, and whether to its end."""
+        self.reading.discard(response)
         self.was_served |= is_whole
 
 
@@ -179,8 +183,8 @@ class SessionAuth(FlowAuth):
         except httpx.HTTPError as error:
             raise PaymentFailed(f"the answer cannot be read: {error}") from error
         if response.is_success and not session.was_served:
-            session.reading += 1
-            on_body_end(response, session.note_read)
+            session.reading.add(response)  # before `on_body_end`, which may note the end at once
+            on_body_end(response, partial(session.note_read, response))
         # the session no longer pays, and no other request has opened a newer one
         if response.status_code == 402 and seller.session is session:
             if not session.serves and seller.unserved + 1 >= self.payment.max_unserved:

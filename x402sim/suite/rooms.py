@@ -188,7 +188,7 @@ ENDS = Violation(
     demand=DemandKey.GOES_ON_RUNNING,
 )
 EXIT_S = 0.3
-"""Seconds until the exit of a process is known, whose port has closed."""
+"""The port of a crashed process closes before the exit is known: the seconds in between."""
 MOST_JAMS = 12
 """The most jamming plays that the judge singles out: further ones show nothing new."""
 
@@ -483,7 +483,7 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
     async def _broken(self, room: AnyRoom, dialects: Sequence[Any]) -> str:
         """Return how the subject has ended, else why a good payment fails; empty if neither.
 
-        A subject that the play stopped, and could not start again, is asked for no payment.
+        A subject that the play stopped, and could not start again, gets no good payment.
         """
         if room.running is None:
             return ""

@@ -121,7 +121,7 @@ class Running:
     def ending(self) -> str:
         """Return the end of the output, in a sentence for a report; empty without a command.
 
-        A command that has ended by itself has its last error there.
+        After an end by itself, the sentence has the last error of the output.
         """
         if not self.command:
             return ""

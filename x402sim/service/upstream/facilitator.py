@@ -39,7 +39,7 @@ _MISSES: Mapping[str, Literal["validAfter", "validBefore"]] = {
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """The facilitator's answer: it has moved what it was asked to move."""
+    """The facilitator's answer that the transfer was made, with the transaction's hash."""
 
     tx_hash: str
 

@@ -301,7 +301,7 @@ def _rooted(groups: list[list[Result]]) -> list[list[Result]]:
 
 
 def _gathered(groups: list[list[Result]]) -> list[list[Result]]:
-    """Join to an id the failures that it `gathers`, and put them first.
+    """Put first the id with `gathers`, joined by the failures of the named demand.
 
     A service never settles if it served an ordinary payment that moved nothing.
     """
