@@ -296,6 +296,20 @@ def test_what_failed_is_played_again(tmp_path: Path) -> None:
     assert [3] in files, "played again, alone"
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux's list of threads")
+def test_reading_a_point_leaves_no_thread_that_could_abort_the_end_of_python(
+    tmp_path: Path,
+) -> None:
+    sweep(studies.wait, {"rate": [1.0]}, range(2), workers=0, out=tmp_path / "out")
+    (tmp_path / "reads.py").write_text(
+        "import os\nfrom pathlib import Path\nfrom x402sim.experiments.tables import decoded\n"
+        "file = sorted(Path('out', 'points').iterdir())[0]\nbefore = os.listdir('/proc/self/task')\n"
+        "print(decoded(file.read_bytes()).seeds[0], before == os.listdir('/proc/self/task'))\n"
+    )
+    done = fork_server.run("reads.py", cwd=tmp_path)
+    assert done.stdout == "0 True\n", done.stderr
+
+
 def test_a_folder_has_a_table_of_all_points(tmp_path: Path) -> None:
     for n in 4, 2:
         table = sweep(studies.flawed, {"n": [n], "m": [0]}, [7], workers=0, out=tmp_path)

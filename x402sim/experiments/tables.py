@@ -175,7 +175,8 @@ def joined(parts: Sequence[Any]) -> Any:
 def decoded(parquet: bytes) -> Done:
     """Return the table in a Parquet file of a sweep; raises `ValueError` for any other file."""
     try:
-        table = pq.read_table(io.BytesIO(parquet))
+        # A thread of Arrow could free what it read while Python ends; that aborts Python.
+        table = pq.ParquetFile(io.BytesIO(parquet), pre_buffer=False).read(use_threads=False)
     except pa.ArrowInvalid as error:
         raise ValueError(f"this is not a Parquet file: {error}") from error
     raw = (table.schema.metadata or {}).get(_META)
