@@ -1,16 +1,16 @@
 // The official facilitator of x402 for Node, behind express much as its repository's basic example has it: of what the
-// library throws, the example makes a 500, this program a 400, so that the library is judged.
+// library throws, the example makes a 500, this program a 400 and a line of the log, so that the library is judged.
 // Its environment says where: PORT, RPC_URL, X402SIM_PRIVATE_KEY and X402SIM_NETWORK (CAIP-2).
 import { x402Facilitator } from "@x402/core/facilitator";
 import { toFacilitatorEvmSigner } from "@x402/evm";
 import { ExactEvmScheme } from "@x402/evm/exact/facilitator";
 import express from "express";
-import { createWalletClient, http, publicActions } from "viem";
+import { createWalletClient, http, nonceManager, publicActions } from "viem";
 import { privateKeyToAccount } from "viem/accounts";
 import { baseSepolia } from "viem/chains";
 
 const { PORT, RPC_URL, X402SIM_PRIVATE_KEY, X402SIM_NETWORK } = process.env;
-const account = privateKeyToAccount(X402SIM_PRIVATE_KEY);
+const account = privateKeyToAccount(X402SIM_PRIVATE_KEY, { nonceManager });
 const client = createWalletClient({ account, chain: baseSepolia, transport: http(RPC_URL) }).extend(publicActions);
 const signer = toFacilitatorEvmSigner({
   address: account.address,
@@ -36,6 +36,7 @@ for (const name of ["verify", "settle"])
         return response.status(400).json({ error: "Missing paymentPayload or paymentRequirements" });
       return response.json(await facilitator[name](paymentPayload, paymentRequirements));
     } catch (wrong) {
+      console.error(`${name}: ${String(wrong).replace(/\s+/g, " ")}`);
       return response.status(400).json({ error: wrong instanceof Error ? wrong.message : "Unknown error" });
     }
   });

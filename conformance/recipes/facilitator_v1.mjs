@@ -1,14 +1,15 @@
-// The first facilitator of x402, of the npm package `x402`, behind express: version 1 only.
+// The first facilitator of x402, of the npm package `x402`, behind express: version 1 only. What the library throws is a
+// 400, and a line of the log.
 // Its environment says where: PORT, RPC_URL, X402SIM_PRIVATE_KEY and X402SIM_NETWORK_NAME.
 import express from "express";
-import { createWalletClient, http, publicActions } from "viem";
+import { createWalletClient, http, nonceManager, publicActions } from "viem";
 import { privateKeyToAccount } from "viem/accounts";
 import { baseSepolia } from "viem/chains";
 import { settle, verify } from "x402/facilitator";
 import { PaymentPayloadSchema, PaymentRequirementsSchema } from "x402/types";
 
 const { PORT, RPC_URL, X402SIM_PRIVATE_KEY, X402SIM_NETWORK_NAME } = process.env;
-const account = privateKeyToAccount(X402SIM_PRIVATE_KEY);
+const account = privateKeyToAccount(X402SIM_PRIVATE_KEY, { nonceManager });
 const client = createWalletClient({ account, chain: baseSepolia, transport: http(RPC_URL) }).extend(publicActions);
 
 const app = express();
@@ -19,8 +20,10 @@ for (const [name, act] of Object.entries({ verify, settle }))
       const wanted = PaymentRequirementsSchema.parse(request.body.paymentRequirements);
       const payment = PaymentPayloadSchema.parse(request.body.paymentPayload);
       response.json(await act(client, payment, wanted));
-    } catch {
-      response.status(400).json({ error: "Invalid request" });
+    } catch (wrong) {
+      const error = String(wrong).replace(/\s+/g, " ");
+      console.error(`${name}: ${error}`);
+      response.status(400).json({ error });
     }
   });
 app.get("/supported", (_, response) =>

@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+from collections.abc import Mapping
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -395,22 +396,55 @@ export const paymentMiddleware = (...given) => {
 """
 
 
+def _ran(
+    folder_: Path, packages: Mapping[str, str], program: str, *words: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a program of the recipes with packages of these texts."""
+    for name, code in packages.items():
+        home = folder_ / "node_modules" / name
+        home.mkdir(parents=True)
+        (home / "index.js").write_text(code)
+        exports = {".": "./index.js", "./*": "./index.js"}
+        (home / "package.json").write_text(json.dumps({"type": "module", "exports": exports}))
+    copy = folder_ / program
+    copy.write_bytes((folder("recipes") / program).read_bytes())
+    env = {"PORT": "1", "FACILITATOR_URL": "", "X402SIM_PAY_TO": "0x1", "X402SIM_NETWORK": "a:1"}
+    command = [str(npm.node()), str(copy), *words]
+    return subprocess.run(command, capture_output=True, text=True, env=env, timeout=30)
+
+
+THROWS = {
+    "express": """
+const act = (_, does) => does({ body: {} }, { status: () => ({ json() {} }) });
+export default Object.assign(() => ({ use() {}, get() {}, listen() {}, post: act }), { json() {} });
+""",
+    "viem": """
+export const [http, publicActions, baseSepolia, nonceManager] = [() => 0, 0, 0, { consume() {} }];
+export const createWalletClient = ({ account }) => ({ extend: () => account });
+export const privateKeyToAccount = (_, its) => its.nonceManager ?? null;
+""",
+    "x402": """
+const parse = () => "asked";
+export const [PaymentPayloadSchema, PaymentRequirementsSchema] = [{ parse }, { parse }];
+export const verify = () => { throw new Error("no\\n  money") };
+export const settle = ({ consume }, ...asked) => { throw new TypeError(asked) };
+""",
+}
+
+
+def test_a_facilitator_of_npm_logs_what_its_package_throws_in_a_line_and_manages_nonces(
+    tmp_path: Path,
+) -> None:
+    done = _ran(tmp_path, THROWS, "facilitator_v1.mjs")
+    assert done.stderr == "verify: Error: no money\nsettle: TypeError: asked,asked\n"
+
+
 @pytest.mark.parametrize("package", ["x402-express", "x402-hono", "@x402/hono"])
 def test_a_shop_of_npm_guards_its_paths_as_the_guide_of_the_package_does(
     package: str, tmp_path: Path
 ) -> None:
     """The guides of version 1 name paths, which guards HEAD, too; those of version 2 name methods."""
-    for name, code in {**STUBS, package: PRINTS}.items():
-        home = tmp_path / "node_modules" / name
-        home.mkdir(parents=True)
-        (home / "index.js").write_text(code)
-        exports = dict.fromkeys((".", "./server", "./exact/server"), "./index.js")
-        (home / "package.json").write_text(json.dumps({"type": "module", "exports": exports}))
-    program = tmp_path / "server.mjs"
-    program.write_bytes((folder("recipes") / "server.mjs").read_bytes())
-    env = {"PORT": "1", "FACILITATOR_URL": "", "X402SIM_PAY_TO": "0x1", "X402SIM_NETWORK": "a:1"}
-    command = [str(npm.node()), str(program), package]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=30)
+    done = _ran(tmp_path, {**STUBS, package: PRINTS}, "server.mjs", package)
     routes = ["GET /weather", "GET /forecast", "POST /report"]
     if not package.startswith("@"):
         routes = [each.split()[1] for each in routes]
