@@ -297,7 +297,9 @@ def in_dialects(**outcomes: str) -> Result:
 def test_a_demand_is_one_id_whose_result_has_its_dialects(tmp_path: Path) -> None:
     failed = in_dialects(v1="failed", v2="failed", mcp="passed")
     assert (failed.outcome, report.headline(failed)) == (Outcome.FAILED, "failed in v1, v2")
-    assert report.total_loss([failed]) == ["0.04 tokens"], "a dialect is a way to lose it"
+    assert report.total_loss([failed]) == ["0.04 tokens in 2 dialects"], (
+        "a dialect is a way to lose it"
+    )
     assert {name: str(each.outcome) for name, each in by_dialect(failed).items()} == {
         "v1": "failed",
         "v2": "failed",

@@ -9,7 +9,7 @@ answers stand in code, without markup and mentions.
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -252,12 +252,22 @@ def _texts(results: Results) -> tuple[str, ...]:
 
 
 def total_loss(results: Results) -> list[str]:
-    """Return the losses of the failed ids, by token; empty if no money was counted."""
+    """Return the losses of the failed ids, by token; empty if no money was counted.
+
+    A failure in two dialects loses twice: "0.02 USDC in 2 dialects".
+    """
     sums: Counter[tuple[str, int]] = Counter()
-    for result in (each for whole in results for each in by_dialect(whole).values()):
-        if result.loss is not None:
-            sums[result.loss.symbol, result.loss.decimals] += result.loss.base
-    return [f"{to_decimal(base, places)} {symbol}" for (symbol, places), base in sums.items()]
+    dialects = defaultdict[tuple[str, int], set[str]](set)
+    for dialect, each in (its for whole in results for its in by_dialect(whole).items()):
+        if each.loss is not None:
+            token = each.loss.symbol, each.loss.decimals
+            sums[token] += each.loss.base
+            dialects[token].add(dialect)
+    return [
+        f"{to_decimal(base, token[1])} {token[0]}"
+        + (f" in {its} dialects" if (its := len(dialects[token])) > 1 else "")
+        for token, base in sums.items()
+    ]
 
 
 def as_json(about: About, results: Results) -> dict[str, Any]:
