@@ -407,9 +407,9 @@ def test_known_failures_of_a_subject_without_published_versions_are_refused() ->
 
 def test_a_report_counts_what_makes_the_verdict() -> None:
     found = [result("kit/1/a", "failed"), result("kit/1/b", "failed", level="SHOULD")]
-    assert report.tally(found) == [(Outcome.FAILED, "2 failed (1 count)")]
+    assert report.tally(found) == [(Outcome.FAILED, "2 failed (1 count for the verdict)")]
     assert report.tally(found, strict=True) == [(Outcome.FAILED, "2 failed")]
-    assert "2 ids: 2 failed (1 count)" in markdown(OVEN, found).replace("\\", "")
+    assert "2 ids: 2 failed (1 count for the verdict)" in markdown(OVEN, found).replace("\\", "")
     assert 'failures="1"' in report.as_junit(OVEN, found).decode()
 
 

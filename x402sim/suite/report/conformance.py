@@ -20,7 +20,7 @@ import msgspec
 
 from x402sim.protocol.money import to_decimal
 from x402sim.spec.clauses import CLAUSES
-from x402sim.spec.ground import Ground
+from x402sim.spec.ground import Ground, GroundType
 from x402sim.suite.report import exchange
 from x402sim.suite.report.causes import LOSSES, by_cause, cause, causes, loss, repair
 from x402sim.suite.report.results import (
@@ -66,7 +66,7 @@ def summary(results: Results) -> dict[Outcome, int]:
 
 
 def tally(results: Results, strict: bool = False) -> list[tuple[Outcome, str]]:
-    """Return the number of ids with each outcome in words: "39 failed (12 count)".
+    """Return the number of ids with each outcome in words: "39 failed (12 count for the verdict)".
 
     Those that count make the verdict, and are the failures and errors of JUnit.
     """
@@ -81,7 +81,7 @@ def tally(results: Results, strict: bool = False) -> list[tuple[Outcome, str]]:
 
 def _of(counting: int, every: int, outcome: Outcome) -> str:
     is_bad = outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)
-    return f" ({counting} count)" if is_bad and counting < every else ""
+    return f" ({counting} count for the verdict)" if is_bad and counting < every else ""
 
 
 def readable(results: Results) -> list[Result]:
@@ -208,7 +208,8 @@ def ground_lines(case: CaseResult | Result, before: Iterable[Ground | None] = ()
         return []
     known = [each for other in before if other for each in (*other.sentences, other.why)]
     said = [each for each in (*ground.sentences, ground.why) if each and each not in known]
-    return [f"{ground.kind}:", *map(str, said)] if said else []
+    of_us = ", as no text demands it" if ground.kind is GroundType.OURS else ""
+    return [f"{ground.kind}{of_us}:", *map(str, said)] if said else []
 
 
 def shown(result: Result) -> list[tuple[CaseResult | Result, list[str]]]:

@@ -321,4 +321,5 @@ def bought_repeated(title: str) -> Demand:
 def _extra_items(_: Play, observed: Uses) -> Found:
     if not observed.extra:
         return None
-    return f"{observed.sold} items for {counted(len(observed.moved), 'transfer')}"
+    moved = counted(len(observed.moved), "transfer")
+    return f"{observed.sold} items were sold for {moved}, as the facilitator says success each time"
