@@ -419,24 +419,34 @@ const act = (_, does) => does({ body: {} }, { status: () => ({ json() {} }) });
 export default Object.assign(() => ({ use() {}, get() {}, listen() {}, post: act }), { json() {} });
 """,
     "viem": """
-export const [http, publicActions, baseSepolia, nonceManager] = [() => 0, 0, 0, { consume() {} }];
-export const createWalletClient = ({ account }) => ({ extend: () => account });
-export const privateKeyToAccount = (_, its) => its.nonceManager ?? null;
+export const [http, privateKeyToAccount, publicActions, baseSepolia] = [() => 0, () => 0, () => ({}), 0];
+const writeContract = async (name) => {
+  console.error("sends", name);
+  await new Promise((later) => setTimeout(later, 20));
+  console.error("has sent", name);
+  if (name === "a") throw new Error(name);
+};
+export const createWalletClient = () => ({ writeContract, extend(its) { return { ...this, ...its(this) }; } });
 """,
     "x402": """
 const parse = () => "asked";
 export const [PaymentPayloadSchema, PaymentRequirementsSchema] = [{ parse }, { parse }];
 export const verify = () => { throw new Error("no\\n  money") };
-export const settle = ({ consume }, ...asked) => { throw new TypeError(asked) };
+export const settle = async (client, ...asked) => {
+  await Promise.allSettled(["a", "b", "c"].map((name) => client.writeContract(name)));
+  throw new TypeError(asked);
+};
 """,
 }
 
 
-def test_a_facilitator_of_npm_logs_what_its_package_throws_in_a_line_and_manages_nonces(
+def test_a_facilitator_of_npm_logs_what_its_package_throws_in_a_line_and_sends_in_turn(
     tmp_path: Path,
 ) -> None:
     done = _ran(tmp_path, THROWS, "facilitator_v1.mjs")
-    assert done.stderr == "verify: Error: no money\nsettle: TypeError: asked,asked\n"
+    sent = [f"{word} {name}" for name in "abc" for word in ("sends", "has sent")]
+    thrown = ["verify: Error: no money"], ["settle: TypeError: asked,asked"]
+    assert done.stderr.splitlines() == [*thrown[0], *sent, *thrown[1]]
 
 
 @pytest.mark.parametrize("package", ["x402-express", "x402-hono", "@x402/hono"])
