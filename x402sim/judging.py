@@ -82,7 +82,7 @@ def judge(
     if callable(what):
         given = {name: value for name, value in flags.items() if name != "rerun"}
         results = [
-            _rerun_here(each, subject, getattr(what, "__name__", repr(what)), given)
+            _rerun_here(each, subject, getattr(what, "__name__", type(what).__name__), given)
             for each in results
         ]
     return Verdict(

@@ -50,7 +50,7 @@ def _allowed(allowed_base: int) -> Callable[[Play], Awaitable[Observed]]:
 _ALLOWS = only(BY_PERMIT2, "EIP-3009 needs no allowance")
 _UNPAYABLE = (
     "it is no verified payment: the balance is one of verify's own steps, and who signs it has "
-    "nothing to lose (SR5, SR6)"
+    "nothing to lose"
 )
 
 
@@ -170,7 +170,7 @@ def _gone_between(
         )(must_not_settle),
         wastes_no_gas(
             f"{title} costs no gas",
-            "what was valid once may not be any more: a look just before sending is free (SR7)",
+            "what was valid once may not be any more: a look just before sending is free",
         ),
         **more,
     )(play_it)

@@ -193,7 +193,7 @@ ROWS = [
             texts.ours(
                 texts.SAFETY,
                 because="it is worth nothing, anybody can sign it without a token, and the "
-                "relayer pays for each (SR5); but it is what was asked for",
+                "relayer pays for each; but it is what was asked for",
             ),
         )(refused),
         changes=lambda draft: draft.demanding("amount", "0").signed(value=0),

@@ -109,8 +109,7 @@ def _bounded(_: Play, observed: Observed) -> Violation | None:
     "The answer to a receipt with success and without a transfer",
     texts.silent(
         texts.TRANSFER_IS_CORRECT,
-        why="a look at the event is wise (SR4), but nobody sees through a node of his "
-        "own that lies",
+        why="a look at the event is wise, but nobody sees through a node of his own that lies",
     ),
 )
 def _said(_: Play, observed: Observed) -> str:
@@ -395,7 +394,7 @@ async def _reverted(play: Play) -> Observed:
         texts.ours(
             texts.SUCCESS_FIELD,
             texts.TRANSFER_IS_CORRECT,
-            because="an answer that is remembered says what is not so any more (SR4); the "
+            because="an answer that is remembered says what is not so any more; the "
             "same payment may be answered as before, and no text names a depth",
         ),
     )(truthful),

@@ -29,10 +29,10 @@ from x402sim.suite.verdict import Inconclusive
 _BOUND = {Dialect.UPTO: "no stranger can settle it: the message names the facilitator"}
 USED = (
     "the token has said that the nonce is used: it is no verified payment, and anybody can ask "
-    "again and again, for each of which the relayer pays (SR5, SR6)"
+    "again and again, for each of which the relayer pays"
 )
-DRAINS = "anybody can ask again and again, and the relayer pays for each (SR6)"
-AGAIN = "a request that is sent twice is one payment: another transaction can only revert (SR7)"
+DRAINS = "anybody can ask again and again, and the relayer pays for each"
+AGAIN = "a request that is sent twice is one payment: another transaction can only revert"
 
 # --- used and cancelled ----------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from x402sim.suite.verdict import Violation
 
 ANVIL = ChainRoomKind(name="anvil", chain="anvil")
 """A room on an EVM, which runs the code of any token."""
-PAYS = "the call cannot succeed, as the token says when asked; anybody can repeat it (SR6, SR7)"
+PAYS = "the call cannot succeed, as the token says when asked; anybody can repeat it"
 
 
 def _owners(
@@ -88,7 +88,7 @@ def _hostile(name: str) -> Callable[[Play], Awaitable[Observed]]:
     texts.derived(
         texts.SAFETY,
         so="the payer chooses the code that runs, and the relayer pays for it: without "
-        "a limit one payment takes all that a block can (SR6)",
+        "a limit one payment takes all that a block can",
     ),
 )
 def _is_bounded(_: Play, observed: Observed) -> Violation | None:

@@ -24,7 +24,7 @@ from x402sim.suite.verdict import Violation
 
 DELEGATED = bytes.fromhex("ef0100")
 """The first bytes in the code of an account that uses another account's code (EIP-7702)."""
-PAYS = "the call cannot succeed, as the token says when asked; anybody can repeat it (SR6, SR7)"
+PAYS = "the call cannot succeed, as the token says when asked; anybody can repeat it"
 
 
 async def _wallet(play: Play, draft: Draft, *, owner: Wallet | None = None) -> Address:

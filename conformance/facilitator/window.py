@@ -77,9 +77,7 @@ _BY_BLOCK = "what counts is the time of the block, and the chain says it"
     )(unsettled),
     demand(
         "A payment expired between verify and settle costs no gas",
-        texts.ours(
-            texts.SAFETY, because="who does not look again just before sending pays for it (SR7)"
-        ),
+        texts.ours(texts.SAFETY, because="who does not look again just before sending pays for it"),
         suffix="gas",
     )(costs_no_gas),
     waits_s=9,
@@ -141,7 +139,7 @@ ROWS = [
         left_open(
             "How many seconds must be left of a payment's window?",
             texts.WINDOW,
-            why="a least time is wise (SR5), and no text says how much",
+            why="a least time is wise, and no text says how much",
         ),
         changes={f"{left} s left": _ends_in(left) for left in (3, 5, 7, 12)},
     ),

@@ -1,5 +1,6 @@
 // The official facilitator of x402 for Node, behind express much as its repository's basic example has it: of what the
-// library throws, the example makes a 500, this program a 400, so that the library is judged.
+// library throws, the example makes a 500, this program a 400 and a line of the log, so that the library is judged.
+// Transactions are sent in turn: viem asks the node for the nonce of each, and of two at once only one would be taken.
 // Its environment says where: PORT, RPC_URL, X402SIM_PRIVATE_KEY and X402SIM_NETWORK (CAIP-2).
 import { x402Facilitator } from "@x402/core/facilitator";
 import { toFacilitatorEvmSigner } from "@x402/evm";
@@ -11,14 +12,16 @@ import { baseSepolia } from "viem/chains";
 
 const { PORT, RPC_URL, X402SIM_PRIVATE_KEY, X402SIM_NETWORK } = process.env;
 const account = privateKeyToAccount(X402SIM_PRIVATE_KEY);
+let last = Promise.resolve();
+const inTurn = (send) => (args) => (last = last.then(() => send(args), () => send(args)));
 const client = createWalletClient({ account, chain: baseSepolia, transport: http(RPC_URL) }).extend(publicActions);
 const signer = toFacilitatorEvmSigner({
   address: account.address,
   getCode: (args) => client.getCode(args),
   readContract: (args) => client.readContract({ ...args, args: args.args ?? [] }),
   verifyTypedData: (args) => client.verifyTypedData(args),
-  writeContract: (args) => client.writeContract({ ...args, args: args.args ?? [] }),
-  sendTransaction: (args) => client.sendTransaction(args),
+  writeContract: inTurn((args) => client.writeContract({ ...args, args: args.args ?? [] })),
+  sendTransaction: inTurn((args) => client.sendTransaction(args)),
   waitForTransactionReceipt: (args) => client.waitForTransactionReceipt(args),
 });
 const facilitator = new x402Facilitator();
@@ -36,6 +39,7 @@ for (const name of ["verify", "settle"])
         return response.status(400).json({ error: "Missing paymentPayload or paymentRequirements" });
       return response.json(await facilitator[name](paymentPayload, paymentRequirements));
     } catch (wrong) {
+      console.error(`${name}: ${String(wrong).replace(/\s+/g, " ")}`);
       return response.status(400).json({ error: wrong instanceof Error ? wrong.message : "Unknown error" });
     }
   });

@@ -1,11 +1,13 @@
 """The official facilitator in Python, behind FastAPI much as its repository's basic example has it.
 
-What the library raises becomes a 500 in the example and a 400 here, so that the library is judged.
+What the library raises becomes a 500 in the example, and a 400 and a line of the log here, so that
+the library is judged.
 
 Its environment says where: PORT, RPC_URL, X402SIM_PRIVATE_KEY and X402SIM_NETWORK (CAIP-2). With
 METERED it settles `upto`, too, which the example does not.
 """
 
+import logging
 import os
 from typing import Any
 
@@ -45,6 +47,7 @@ async def act(name: str, asked: Asked) -> Any:
         answer = await getattr(facilitator, name)(payment, wanted)
         return answer.model_dump(by_alias=True, exclude_none=True)
     except Exception as wrong:
+        logging.error("%s: %r", name, wrong)
         raise HTTPException(400, str(wrong)) from wrong
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from x402sim.protocol.messages import decoded, encode
 from x402sim.suite import texts
-from x402sim.suite.server.case import buys_one, buys_one_repeated, case, demand, uncounted
+from x402sim.suite.server.case import bought_repeated, buys_one, case, demand, uncounted
 from x402sim.suite.server.double import SETTLE, VERIFY, is_answered
 from x402sim.suite.server.observed import Uses
 from x402sim.suite.server.play import BEGINS_S, Play
@@ -191,9 +191,8 @@ async def _at_once_settling(play: Play) -> Uses:
 
 @case(
     "many/at-once-told-again",
-    buys_one_repeated(
-        "A payment in five requests at once buys a single item, though the facilitator says "
-        "success each time"
+    bought_repeated(
+        "What a payment in five requests at once buys, if the facilitator says success each time"
     ),
 )
 async def _at_once_repeated(play: Play) -> Uses:

@@ -7,7 +7,7 @@ from typing import Any
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.money import Transfer
-from x402sim.suite.server.case import ONE_PATH, buys_one_repeated, case, demand, is_blamed
+from x402sim.suite.server.case import ONE_PATH, bought_repeated, case, demand, is_blamed
 from x402sim.suite.server.double import SETTLE, VERIFY
 from x402sim.suite.server.observed import Uses
 from x402sim.suite.server.payment import Payment
@@ -136,9 +136,8 @@ def _no_error(play: Play, observed: Several) -> Found:
 
 @case(
     "many/respelled",
-    buys_one_repeated(
-        "A payment in five spellings at once buys a single item, though the facilitator says "
-        "success each time"
+    bought_repeated(
+        "What a payment in five spellings at once buys, if the facilitator says success each time"
     ),
 )
 async def _respelled(play: Play) -> Uses:
@@ -158,9 +157,8 @@ async def _respelled(play: Play) -> Uses:
 
 @case(
     "many/elsewhere-at-once",
-    buys_one_repeated(
-        "A payment for four requests at once buys a single item, though the facilitator says "
-        "success each time"
+    bought_repeated(
+        "What a payment for four requests at once buys, if the facilitator says success each time"
     ),
     absent={Dialect.MCP: ONE_PATH},
 )

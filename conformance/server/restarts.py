@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from x402sim.suite.dialect import Dialect
-from x402sim.suite.server.case import HUNG_UP, buys_one, buys_one_repeated, case, of_a_lost_answer
+from x402sim.suite.server.case import HUNG_UP, bought_repeated, buys_one, case, of_a_lost_answer
 from x402sim.suite.server.double import SETTLE, VERIFY, is_answered, on, waits
 from x402sim.suite.server.observed import Trade, Uses
 from x402sim.suite.server.play import PAUSE_S, Play
@@ -143,9 +143,9 @@ ROWS = [
     *(
         _at_two(
             f"replicas/{slug}-told-again",
-            buys_one_repeated(
-                f"A payment at two servers of a deployment {how} buys a single item, though "
-                "the facilitator says success each time"
+            bought_repeated(
+                f"What a payment at two servers of a deployment {how} buys, if the facilitator "
+                "says success each time"
             ),
         )(play(strict=False))
         for slug, (play, how) in _HOW.items()
@@ -160,9 +160,9 @@ ROWS = [
     )(_between(strict=True)),
     _case(
         "restart/served-told-again",
-        buys_one_repeated(
-            "The server is killed after serving: the same payment buys nothing more, though the "
-            "facilitator says success again"
+        bought_repeated(
+            "The server is killed after serving: what the same payment buys, if the facilitator "
+            "says success again"
         ),
     )(_between(strict=False)),
 ]

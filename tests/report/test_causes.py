@@ -17,8 +17,9 @@ from x402sim.spec.ground import folder
 from x402sim.suite.case import of_id
 from x402sim.suite.engine import result
 from x402sim.suite.payer.subject import all_cases as payers
-from x402sim.suite.report.causes import by_cause, cause, causes
+from x402sim.suite.report.causes import by_cause, cause, causes, repair
 from x402sim.suite.report.results import DemandKey, Evidence, Outcome, Result
+from x402sim.suite.subject import subject
 from x402sim.suite.verdict import Violation
 
 NAMES, *ROWS = matrix.kept()
@@ -116,10 +117,35 @@ def test_a_cause_is_that_of_the_place_where_a_failure_was_found() -> None:
     )
 
 
-def test_each_place_of_a_cause_is_one_of_a_case() -> None:
-    places = {case.id for case in payers()}
-    words = tomllib.loads((folder("payer") / "causes.toml").read_text("utf-8")).values()
-    assert {each.partition(":")[0] for word in words for each in word.get("at", ())} <= places
+@pytest.mark.parametrize(
+    ("name", "check_id", "demand", "word"),
+    [
+        ("facilitator", "kit/fields/amount-zero", "refused-is-not-moved", "a payment of 0"),
+        ("facilitator", "kit/spelling/value", "refused-is-not-moved", "decimal digits"),
+        ("facilitator", "facilitator/fields/payee", "refused-is-not-moved", "compare payee"),
+        ("facilitator", "kit/again/at-once-gas", "no-reverts", "under way"),
+        ("facilitator", "kit/token/paused-between-gas", "no-reverts", "simulate"),
+        ("payer", "kit/choose/many", "payer/served", "each of `accepts`"),
+        ("payer", "kit/accept/null-schema", "payer/served", "null"),
+        ("payer", "kit/lost/cut", "payer/served", "send the same payment again"),
+    ],
+)
+def test_a_repair_is_one_of_its_own_case(name: str, check_id: str, demand: str, word: str) -> None:
+    case = next(each for each in subject(name).cases() if each.id == check_id)
+    wrong = Violation(actual="so", expected="else", demand=demand)
+    assert word in repair(of_id([case], {case: result(case, wrong)}, ""))
+
+
+@pytest.mark.parametrize("name", ["payer", "facilitator", "server"])
+def test_each_place_of_a_cause_is_one_of_a_case_and_its_demand_has_words_elsewhere(
+    name: str,
+) -> None:
+    places = {case.id for case in subject(name).cases()}
+    words = tomllib.loads((folder(name) / "causes.toml").read_text("utf-8"))
+    for place in (each for word in words.values() for each in word.get("at", ())):
+        check_id, _, demand = place.partition(": ")
+        assert check_id in places
+        assert not demand or demand in words, place
 
 
 @pytest.mark.parametrize("subject", ["service", "payer", "facilitator", "server"])

@@ -297,7 +297,9 @@ def in_dialects(**outcomes: str) -> Result:
 def test_a_demand_is_one_id_whose_result_has_its_dialects(tmp_path: Path) -> None:
     failed = in_dialects(v1="failed", v2="failed", mcp="passed")
     assert (failed.outcome, report.headline(failed)) == (Outcome.FAILED, "failed in v1, v2")
-    assert report.total_loss([failed]) == ["0.04 tokens"], "a dialect is a way to lose it"
+    assert report.total_loss([failed]) == ["0.04 tokens in 2 dialects"], (
+        "a dialect is a way to lose it"
+    )
     assert {name: str(each.outcome) for name, each in by_dialect(failed).items()} == {
         "v1": "failed",
         "v2": "failed",
@@ -405,9 +407,9 @@ def test_known_failures_of_a_subject_without_published_versions_are_refused() ->
 
 def test_a_report_counts_what_makes_the_verdict() -> None:
     found = [result("kit/1/a", "failed"), result("kit/1/b", "failed", level="SHOULD")]
-    assert report.tally(found) == [(Outcome.FAILED, "2 failed (1 count)")]
+    assert report.tally(found) == [(Outcome.FAILED, "2 failed (1 count for the verdict)")]
     assert report.tally(found, strict=True) == [(Outcome.FAILED, "2 failed")]
-    assert "2 ids: 2 failed (1 count)" in markdown(OVEN, found).replace("\\", "")
+    assert "2 ids: 2 failed (1 count for the verdict)" in markdown(OVEN, found).replace("\\", "")
     assert 'failures="1"' in report.as_junit(OVEN, found).decode()
 
 

@@ -231,6 +231,23 @@ def test_failures_of_one_cause_follow_the_clearest_in_every_format(
     assert "inconclusive 2: it stopped at 1795360731698\n  spec/8/d, spec/8/e\n" in shown
 
 
+def test_a_demand_of_ours_says_so_and_a_group_says_once_that_it_does_not_count(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ours = Ground(kind=GroundType.OURS, sentences=(), why="bread")
+    alike = Evidence(DemandKey.ERROR_TEXT, answer="400")
+    results = [
+        result(f"kit/7/{name}", "failed", "SHOULD", title=name, evidence=alike, ground=ours)
+        for name in ("one", "two")
+    ]
+    assert "ours, as no text demands it:\nbread" in as_html(ABOUT, results)
+    show_results(SERVICE, results, strict=False)
+    shown = capsys.readouterr().out
+    assert "  ours      bread\n" in shown
+    assert shown.count("does not count") == 1
+    assert "2 failed (0 count for the verdict)" in shown
+
+
 # --- money first, and what to do ------------------------------------------------------
 
 

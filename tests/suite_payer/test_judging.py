@@ -229,6 +229,8 @@ def test_a_control_that_pays_wrongly_is_a_failure(
 ) -> None:
     found = judge("payer", Payer(frozenset({defects})), dialects=flows, only="payer/control/buys")
     assert found.outcome is Outcome.FAILED
+    assert found.about.target == "Payer", "an object's own words may be long, and hold a key"
+    assert found.results[0].rerun.startswith("judge('payer', Payer, only=")
     assert {each.level for each in found.results} == {"MUST"}
     failed = [each for it in found.results for each in it.cases if each.outcome is Outcome.FAILED]
     assert {each.dialect for each in failed} == {*(flows.split(",") if flows else OF_PAYERS)}

@@ -13,7 +13,7 @@ from x402sim.suite.dialect import Dialect
 from x402sim.suite.row import RoomCase
 from x402sim.suite.server.room import REPLICAS
 from x402sim.suite.server.subject import SECTIONS, all_cases
-from x402sim.suite.verdict import Found, Violation
+from x402sim.suite.verdict import Found
 
 DEFECTS = {
     "no hash": "server/control/sells-receipt [v2 v1]",
@@ -37,10 +37,10 @@ DEFECTS = {
     "forgets what it was for, serves again, does not compare": "server/binding/elsewhere [v2] server/binding/query [v1] "
     "server/binding/body [v2] server/many/again [v1]",
     "binds to the price alone": "server/binding/elsewhere [v2 v1]",
-    "claims late, keeps nothing": "kit/many/at-once-told-again [v2]",
+    "claims late, keeps nothing": "silent/many/at-once-told-again [v2]",
     "serves again": "server/many/again [v2] server/many/at-once [v2] server/many/at-once-settling [v1]",
-    "claims nonces as they are written": "kit/many/respelled [v2 v1]",
-    "claims by request": "kit/many/elsewhere-at-once [v2 v1]",
+    "claims nonces as they are written": "silent/many/respelled [v2 v1]",
+    "claims by request": "silent/many/elsewhere-at-once [v2 v1]",
     "one receipt for all": "server/many/receipts [v2 v1]",
     "answers who knows a nonce": "server/many/unsigned [v2 v1]",
     "one nonce for all payers": "kit/many/same-nonce-served [v2 v1]",
@@ -109,11 +109,11 @@ DEFECTS = {
     "a page that cannot be paid": "server/offer/browser-paid [v1]",
     "settles the first offer": "server/offer/each [v2]",
     "keeps it in memory": "kit/restart/settled-again [v2] kit/restart/settling-again [v2] "
-    "kit/replicas/at-once-told-again [v2] kit/replicas/lost-again [v2]",
+    "silent/replicas/at-once-told-again [v2] kit/replicas/lost-again [v2]",
     "keeps it in memory, says failed": "server/restart/settled [v2] server/restart/settling [v2] "
     "server/replicas/lost [v2]",
-    "keeps it in memory, never verifies": "kit/restart/served-told-again [v2] "
-    "kit/replicas/in-turn-told-again [v2]",
+    "keeps it in memory, never verifies": "silent/restart/served-told-again [v2] "
+    "silent/replicas/in-turn-told-again [v2]",
     "keeps it in memory, never verifies, serves before settling": "server/restart/served [v2] "
     "server/replicas/in-turn [v2] server/replicas/at-once [v2]",
     "sells permit2, believes what was accepted": "server/payment/accepted [permit2]",
@@ -136,8 +136,8 @@ COUNTED = {
     "serves again": "server/many/again [v2] server/many/at-once [v2] server/many/at-once-settling [v1]",
     "forgets what it was for, serves again, does not compare": "server/binding/elsewhere [v2] "
     "server/binding/query [v1] server/binding/body [v2]",
-    "claims late, keeps nothing": "kit/many/at-once-told-again [v2]",
-    "claims nonces as they are written": "kit/many/respelled [v2]",
+    "claims late, keeps nothing": "silent/many/at-once-told-again [v2]",
+    "claims nonces as they are written": "silent/many/respelled [v2]",
     "works before it verifies": "server/handler/unpaid [v2]",
     "head is free, hides its length": "server/path/head [v2]",
     "keeps it in memory, never verifies, serves before settling": "server/restart/served [v2]",
@@ -177,6 +177,7 @@ HONEST = {
     "kit/offer kit/many kit/order kit/handler kit/gone kit/restart kit/replicas",
 }
 """What honest shops do differently, and the demands that it could break, with blanks between."""
+ALWAYS_SUCCESS = ("at-once-told-again", "respelled", "elsewhere-at-once")
 SLOW = "settled-late"
 
 
@@ -198,6 +199,14 @@ def test_how_often_what_is_sold_is_made_is_told_if_something_counts_it() -> None
     )
     assert [*counts.values()] == ["what is sold was made 5 times for one payment"]
     assert ([*once.values()], alike) == ([None], {})
+
+
+def test_a_payment_that_a_facilitator_settles_again_and_again_is_not_seen_to_buy_more() -> None:
+    asked = cases(" ".join(f"silent/many/{each} [v2]" for each in ALWAYS_SUCCESS))
+    habits = ("", "refuses what was served", "says that it was served before")
+    for found in run(Bench, [(asked, "", habit) for habit in habits]):
+        assert [*found.values()] == [None] * len(ALWAYS_SUCCESS)
+    assert {case.level for case in asked} == {"MAY"}, "no text says what such a payment buys"
 
 
 def test_of_goods_that_are_alike_defects_are_caught_by_a_path_that_counts() -> None:
@@ -228,7 +237,7 @@ def test_two_servers_with_equal_numbers_of_their_goods_are_told_apart() -> None:
     async def found(first: int) -> Found:
         bench = Bench()
         try:
-            asked = cases("kit/replicas/in-turn-told-again [v2]")
+            asked = cases("silent/replicas/in-turn-told-again [v2]")
             bench.rooms[REPLICAS] = await bench.judge.room(REPLICAS)
             bench.shops[1].numbers = itertools.count(first)
             return (await bench.found(asked, ["keeps it in memory", "never verifies"]))[
@@ -238,7 +247,7 @@ def test_two_servers_with_equal_numbers_of_their_goods_are_told_apart() -> None:
             await bench.judge.close()
 
     for first in (2, 3, 4):
-        assert isinstance(asyncio.run(found(first)), Violation), first
+        assert str(asyncio.run(found(first))).startswith("2 items were sold for 1 transfer"), first
 
 
 @pytest.mark.thorough

@@ -49,7 +49,7 @@ DEFECTS = {
     "5xx for malformed": "server/header/malformed-answer [mcp] server/payment/fields-answer [mcp]",
     "forgets what it was for, serves again, does not compare": "server/binding/elsewhere [mcp] "
     "server/binding/body [mcp] server/many/again [mcp]",
-    "claims late, keeps nothing": "kit/many/at-once-told-again [mcp]",
+    "claims late, keeps nothing": "silent/many/at-once-told-again [mcp]",
     "serves again": "server/many/again [mcp] server/many/at-once [mcp] server/many/at-once-settling [mcp]",
     "unknown is refused": "kit/order/settled-lost [mcp] kit/order/settled-cut [mcp] "
     "kit/order/settled-lost-first [mcp] kit/order/settled-twice [mcp]",

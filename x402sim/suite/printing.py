@@ -161,7 +161,9 @@ def _show_cause(
                 what = each.title
                 if each.outcome is Outcome.FAILED and cause(each) != cause(first):
                     what = cause(each)
-                line = f"{each.id} {each.level}, {each.outcome}{_note(each, strict)}: {what}"
+                note = _note(each, strict)
+                note = "" if note == _note(first, strict) else note
+                line = f"{each.id} {each.level}, {each.outcome}{note}: {what}"
                 _show(console, "  ", line, "    ")
             _show_more(console, len(rest) - MOST_LISTED, "for the same cause")
             console.print()
@@ -185,7 +187,7 @@ def _show_failure(
     cases = report.shown(result)
     for case, ground in cases[:MANY]:
         _show(console, "  check     ", report.named(case))
-        label = ground[0].removesuffix(":") if ground else ""
+        label = str(case.ground.kind) if case.ground else ""
         for sentence in ground[1:]:
             for line in textwrap.wrap(sentence, WIDTH):
                 console.print(f"  {label:<9} {escape(line)}")

@@ -27,8 +27,6 @@ from x402sim.text.words import counted, printable
 from x402sim.version import VERSION
 
 FILE, OWN, SILENT = "verdicts.json", "x402sim", "silent/"
-GAS = "coins"
-"""The unit of gas, which differs a little between ids."""
 SHOWN = 240
 """The most characters kept of what a subject did."""
 LONG = 100
@@ -46,23 +44,21 @@ Folded = dict[str, str]
 """Ids by their beginning: {"server/order": "refused settled-lost"}."""
 
 
-class Failures(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Failed ids with one level and cause, and one loss (of gas, the loss of the first id).
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A failed id in one dialect.
 
-    For the first id: `actual` is the behaviour seen, `expected` the behaviour demanded, `shown` the
-    lines of requests, answers and transfers, with an empty line between two exchanges. `seen` is
-    the behaviour of the other ids.
+    `actual` is the behaviour seen, `expected` the behaviour demanded, `shown` the lines of
+    requests, answers and transfers, with an empty line between two exchanges.
     """
 
     level: Level
     cause: str
     dialect: str
-    ids: Folded
+    id: str
     actual: str = ""
     expected: str = ""
     lost: str = ""
     shown: tuple[str, ...] = ()
-    seen: dict[str, str] = {}
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -81,7 +77,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     battery: str
     repeat: str
     counts: dict[Outcome, int]
-    failed: tuple[Failures, ...]
+    failed: tuple[Failure, ...]
     dialects: tuple[str, ...] = ()
     not_judged: dict[str, Folded] = {}
     lost: tuple[str, ...] = ()
@@ -94,9 +90,9 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.implementation} {self.version}"
 
     @property
-    def failures(self) -> dict[tuple[str, str], Failures]:
+    def failures(self) -> dict[tuple[str, str], Failure]:
         """The failures by id and dialect."""
-        return {(it, each.dialect): each for each in self.failed for it in unfolded(each.ids)}
+        return {(each.id, each.dialect): each for each in self.failed}
 
 
 class Battery(msgspec.Struct, frozen=True):
@@ -221,7 +217,6 @@ def record_of(
 ) -> Record:
     """Return the record of a judgement by all cases of a subject."""
     every = [(name, its) for each in results for name, its in by_dialect(each).items()]
-    groups: dict[tuple[Any, ...], list[Result]] = {}
     judged = {(its.id, dialect) for dialect, its in every if its.outcome not in NOT_JUDGED}
     dialects = tuple(dict.fromkeys(dialect for dialect, _ in every))
     left: dict[str, dict[str, None]] = {}
@@ -233,10 +228,6 @@ def record_of(
         if its.outcome is Outcome.OBSERVED and not its.id.startswith(SILENT):
             seen = _cut(its.actual or "", _OF_A_RUN, SHOWN)
             observed.setdefault(dialect, {})[its.id] = seen
-        if its.outcome is Outcome.FAILED:
-            lost = _amount(its)
-            key = GAS if lost.endswith(GAS) else lost
-            groups.setdefault((its.level, cause(its), dialect, key), []).append(its)
     return Record(
         subject=about.subject,
         implementation=implementation,
@@ -246,15 +237,16 @@ def record_of(
         repeat=repeat,
         counts=dict(Counter(its.outcome for _, its in every)),
         failed=tuple(
-            Failures(
-                level=level,
-                cause=why,
+            Failure(
+                level=its.level,
+                cause=cause(its),
                 dialect=dialect,
-                ids=folded(each.id for each in group),
-                lost=_amount(group[0]),
-                **evidence(*group),
+                id=its.id,
+                lost=str(msgspec.structs.replace(its.loss, why="")) if its.loss else "",
+                **evidence(its),
             )
-            for (level, why, dialect, _), group in groups.items()
+            for dialect, its in every
+            if its.outcome is Outcome.FAILED
         ),
         dialects=dialects,
         not_judged={dialect: folded(ids) for dialect, ids in left.items()},
@@ -264,12 +256,8 @@ def record_of(
     )
 
 
-def _amount(result: Result) -> str:
-    return str(msgspec.structs.replace(result.loss, why="")) if result.loss else ""
-
-
-def evidence(result: Result, *others: Result) -> dict[str, Any]:
-    """Return the behaviour seen and demanded, and the exchanges: fields of `Failures`."""
+def evidence(result: Result) -> dict[str, Any]:
+    """Return the behaviour seen and demanded, and the exchanges: fields of `Failure`."""
     shown = list[str]()
     for exchange in (it for it in result.exchanges if not it.about.startswith(_OF_LOG)):
         shown += [""] if shown else []
@@ -282,7 +270,6 @@ def evidence(result: Result, *others: Result) -> dict[str, Any]:
         "actual": _cut(result.actual or "", _OF_A_RUN, SHOWN),
         "expected": _cut(result.expected or "", _OF_A_RUN, SHOWN),
         "shown": tuple(shown),
-        "seen": {each.id: _cut(each.actual or "", _OF_A_RUN, SHOWN) for each in others},
     }
 
 

@@ -21,7 +21,7 @@ from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground, GroundType, Sentence
 from x402sim.suite import texts
 from x402sim.suite.case import ONLY, Case, by_ground, by_id, by_play, repeating
-from x402sim.suite.published import SILENT, Battery, Failures, Record, Verdicts, folded, unfolded
+from x402sim.suite.published import SILENT, Battery, Failure, Record, Verdicts, unfolded
 from x402sim.suite.report.causes import repairs
 from x402sim.suite.report.conformance import HTML_MARKS, texts_of
 from x402sim.suite.report.results import Outcome
@@ -65,17 +65,6 @@ def slug(text: str) -> str:
     text = text.replace("@", " at ")  # x402-express is another package than @x402/express
     words = "".join(each if each.isalnum() or each == "." else " " for each in text).split()
     return "-".join(words).lower()
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A failed id of one version in one dialect."""
-
-    record: Record
-    dialect: str
-    found: Failures
-    first: str
-    """The id whose observation the group keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +121,12 @@ class Column:
 
     def failed(self, level: Level) -> int:
         """Return how many ids of a level failed."""
-        return sum(each[0].found.level == level for each in self.failures.values())
+        return sum(each[0].level == level for each in self.failures.values())
 
     @property
     def causes(self) -> int:
         """How many probable causes the failed MUSTs have."""
-        found = (group.found for groups in self.failures.values() for group in groups)
+        found = chain.from_iterable(self.failures.values())
         return len({each.cause for each in found if each.level == "MUST"})
 
     @property
@@ -152,24 +141,14 @@ class Column:
 _JUDGED = (Outcome.PASSED, Outcome.FAILED)
 
 
-def lowered(failed: Iterable[Failures], levels: Mapping[str, str]) -> tuple[Failures, ...]:
-    """Return groups of failures, with what is a SHOULD by now, by id, in groups of their own.
-
-    A verdict has the levels of its day. A group without its first id has no exchanges.
-    """
-    found: list[Failures] = []
-    for group in failed:
-        first, *_ = ids = [*unfolded(group.ids)]
-        lower = [each for each in ids if group.level == "MUST" and levels.get(each) == "SHOULD"]
-        kept = [each for each in ids if each not in lower]
-        for level, mine in ((group.level, kept), ("SHOULD", lower)):
-            if mine:
-                part = msgspec.structs.replace(group, level=level, ids=folded(mine))
-                if mine[0] != first:
-                    actual = group.seen.get(mine[0], "")
-                    part = msgspec.structs.replace(part, actual=actual, shown=())
-                found.append(part)
-    return tuple(found)
+def lowered(failed: Iterable[Failure], levels: Mapping[str, str]) -> tuple[Failure, ...]:
+    """Return failures, those of today's SHOULDs as such: a verdict has the levels of its day."""
+    return tuple(
+        msgspec.structs.replace(each, level="SHOULD")
+        if each.level == "MUST" and levels.get(each.id) == "SHOULD"
+        else each
+        for each in failed
+    )
 
 
 def _names_by_ids(ids_of: Mapping[str, list[str]]) -> dict[tuple[str, ...], list[str]]:
@@ -185,12 +164,9 @@ def column(record: Record, battery: Battery, withdrawn: Iterable[tuple[str, str]
     failed = {check_id for check_id, _ in record.failures}
     gone = failed & {check_id for check_id, name in withdrawn if name == record.name}
     failures: dict[str, list[Failure]] = {}
-    for group in record.failed:
-        first, *others = unfolded(group.ids)
-        for check_id in (first, *others):
-            if check_id not in gone:
-                failure = Failure(record, group.dialect, group, first)
-                failures.setdefault(check_id, []).append(failure)
+    for each in record.failed:
+        if each.id not in gone:
+            failures.setdefault(each.id, []).append(each)
     seen = {check_id for its in record.observed.values() for check_id in its}
     left = {dialect: {*unfolded(ids)} for dialect, ids in record.not_judged.items()}
     outcomes: dict[str, str] = {}
@@ -221,14 +197,14 @@ class Site:
     def made(self) -> dict[str, str]:
         """Return every page; raises `ValueError` for a withdrawn id of no case or version.
 
-        A version may have been judged again since, and pass.
+        A version may have been judged again since, and pass; the demand may be an observation now.
         """
         columns = {name: self._columns(name) for name in SUBJECTS}
         names = {each.name for each in self.verdicts.records}
         asked = [ids for each in self.verdicts.batteries.values() for ids in each.cases.values()]
-        ids = {check_id for each in asked for check_id in unfolded(each)}
+        ids = {check_id.partition("/")[2] for each in asked for check_id in unfolded(each)}
         for gone in self.verdicts.withdrawn:
-            if gone.id not in ids or gone.name not in names:
+            if gone.id.partition("/")[2] not in ids or gone.name not in names:
                 raise ValueError(f"withdrawn: {gone.id} of {gone.name} is no failure")
         http = (files("x402sim.http") / "page.css").read_text("utf-8")
         own = (files(_TEMPLATES) / "templates" / "site.css").read_text("utf-8")
@@ -342,17 +318,16 @@ class Site:
     def _version(
         self, subject: Subject[Any], cases: Mapping[str, list[Case]], each: Column
     ) -> None:
-        groups = sorted(each.record.failed, key=lambda group: group.level)
-        shown = [
-            (group, [it for it in unfolded(group.ids) if it in each.failures]) for group in groups
-        ]
+        groups: dict[tuple[str, str, str], list[Failure]] = {}
+        for it in chain.from_iterable(each.failures.values()):
+            groups.setdefault((it.level, it.cause, it.dialect), []).append(it)
         self._page(
             f"version/{each.page}.html",
             "version",
             subject=subject.name,
             column=each,
             record=each.record,
-            groups=[(group, ids) for group, ids in shown if ids],
+            groups=sorted(groups.values(), key=lambda its: its[0].level),
             cases=cases,
             repeat=lambda check_id: repeating(each.record.repeat, check_id),
             whole=each.record.repeat.replace(ONLY, ""),

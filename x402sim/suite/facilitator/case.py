@@ -302,7 +302,7 @@ def must_refuse(
     ground = texts.derived(*sentences, so=so) if so else texts.explicit(*sentences)
     drains = "anybody can sign what must fail, and the relayer pays for each"
     gas_ground = (
-        texts.ours(texts.SIMULATE, because=f"{drains} (SR6)")
+        texts.ours(texts.SIMULATE, because=drains)
         if only_simulated
         else texts.derived(texts.EXECUTES, texts.SAFETY, so=f"it is no verified payment; {drains}")
     )

@@ -253,7 +253,7 @@ class Function:
     @property
     def shown(self) -> str:
         """The name in reports."""
-        return getattr(self.buy, "__qualname__", repr(self.buy))
+        return getattr(self.buy, "__qualname__", type(self.buy).__qualname__)
 
     async def start(self, task: Task, folder: Path, patience_s: float) -> Ended:
         """Call the function, in a thread unless async; an exception reports a failure."""

@@ -9,7 +9,7 @@ answers stand in code, without markup and mentions.
 
 import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -20,7 +20,7 @@ import msgspec
 
 from x402sim.protocol.money import to_decimal
 from x402sim.spec.clauses import CLAUSES
-from x402sim.spec.ground import Ground
+from x402sim.spec.ground import Ground, GroundType
 from x402sim.suite.report import exchange
 from x402sim.suite.report.causes import LOSSES, by_cause, cause, causes, loss, repair
 from x402sim.suite.report.results import (
@@ -66,7 +66,7 @@ def summary(results: Results) -> dict[Outcome, int]:
 
 
 def tally(results: Results, strict: bool = False) -> list[tuple[Outcome, str]]:
-    """Return the number of ids with each outcome in words: "39 failed (12 count)".
+    """Return the number of ids with each outcome in words: "39 failed (12 count for the verdict)".
 
     Those that count make the verdict, and are the failures and errors of JUnit.
     """
@@ -81,7 +81,7 @@ def tally(results: Results, strict: bool = False) -> list[tuple[Outcome, str]]:
 
 def _of(counting: int, every: int, outcome: Outcome) -> str:
     is_bad = outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)
-    return f" ({counting} count)" if is_bad and counting < every else ""
+    return f" ({counting} count for the verdict)" if is_bad and counting < every else ""
 
 
 def readable(results: Results) -> list[Result]:
@@ -208,7 +208,8 @@ def ground_lines(case: CaseResult | Result, before: Iterable[Ground | None] = ()
         return []
     known = [each for other in before if other for each in (*other.sentences, other.why)]
     said = [each for each in (*ground.sentences, ground.why) if each and each not in known]
-    return [f"{ground.kind}:", *map(str, said)] if said else []
+    of_us = ", as no text demands it" if ground.kind is GroundType.OURS else ""
+    return [f"{ground.kind}{of_us}:", *map(str, said)] if said else []
 
 
 def shown(result: Result) -> list[tuple[CaseResult | Result, list[str]]]:
@@ -252,12 +253,22 @@ def _texts(results: Results) -> tuple[str, ...]:
 
 
 def total_loss(results: Results) -> list[str]:
-    """Return the losses of the failed ids, by token; empty if no money was counted."""
+    """Return the losses of the failed ids, by token; empty if no money was counted.
+
+    A failure in two dialects loses twice: "0.02 USDC in 2 dialects".
+    """
     sums: Counter[tuple[str, int]] = Counter()
-    for result in (each for whole in results for each in by_dialect(whole).values()):
-        if result.loss is not None:
-            sums[result.loss.symbol, result.loss.decimals] += result.loss.base
-    return [f"{to_decimal(base, places)} {symbol}" for (symbol, places), base in sums.items()]
+    dialects = defaultdict[tuple[str, int], set[str]](set)
+    for dialect, each in (its for whole in results for its in by_dialect(whole).items()):
+        if each.loss is not None:
+            token = each.loss.symbol, each.loss.decimals
+            sums[token] += each.loss.base
+            dialects[token].add(dialect)
+    return [
+        f"{to_decimal(base, token[1])} {token[0]}"
+        + (f" in {its} dialects" if (its := len(dialects[token])) > 1 else "")
+        for token, base in sums.items()
+    ]
 
 
 def as_json(about: About, results: Results) -> dict[str, Any]:

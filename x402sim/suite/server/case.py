@@ -282,8 +282,7 @@ def of_no_settlement(what: str, *, is_told: bool = True) -> list[Demand]:
 
 def one_release(play: Play, observed: Uses) -> Found:
     """Find a payment that bought more than one item."""
-    extra = observed.sold - max(1, len(observed.moved))
-    if extra <= 0:
+    if not (extra := observed.extra):
         return None
     told = [base for each in observed.successes if (base := play.amount_told(each))]
     each_base = max(told, default=observed.payment.auth.value)
@@ -307,14 +306,20 @@ def buys_one(title: str) -> Demand:
     )(one_release)
 
 
-def buys_one_repeated(title: str) -> Demand:
-    """Return the same demand, behind a facilitator that answers success to every settlement."""
+def bought_repeated(title: str) -> Demand:
+    """Return the observation of what a payment buys if the facilitator always says success."""
     return demand(
         title,
-        texts.ours(
+        texts.silent(
             texts.DUPLICATE,
-            because="the text has the facilitator refuse it; behind one that answers again what it "
-            "did, so that a lost answer can be asked for, several successes with one transaction "
-            "are one settlement, and the others were served for nothing",
+            why="the text has the facilitator refuse it; nothing says what a server does behind "
+            "one that answers success again",
         ),
-    )(one_release)
+    )(_extra_items)
+
+
+def _extra_items(_: Play, observed: Uses) -> Found:
+    if not observed.extra:
+        return None
+    moved = counted(len(observed.moved), "transfer")
+    return f"{observed.sold} items were sold for {moved}, as the facilitator says success each time"

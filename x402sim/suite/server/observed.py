@@ -67,6 +67,11 @@ class Uses:
         return min(len(self.successes), max(1, self.runs - len(self.unused)))
 
     @property
+    def extra(self) -> int:
+        """The number of items sold beyond one for each transfer, at least one."""
+        return max(0, self.sold - max(1, len(self.moved)))
+
+    @property
     def summary(self) -> str:
         """The answers, the transfers, and the runs of handlers."""
         hows = "; ".join(f"{n}: {each.how}" for n, each in enumerate(self.answers, 1))
