@@ -22,7 +22,7 @@ import typer
 from x402sim.chain.base import ChainError
 from x402sim.clock import stopwatch
 from x402sim.commands import common
-from x402sim.events import Check, RequestSent, StoryRaised
+from x402sim.events import RequestSent, StoryRaised
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import choose_network
 from x402sim.protocol.permit2_payments import UPTO_CLAUSES
@@ -221,7 +221,12 @@ def _failure(played: Played) -> Iterator[str]:
     broken = failed_checks(run.journal)
     last_exchange = None
     for check, trace in broken[:MAX_CHECKS]:
-        yield from _check(check)
+        sentence = _SENTENCES.get(check.clause, "must hold in every run")
+        yield "\n" + common.filled(f"{check.clause}: {sentence}", 2)
+        for name, value in ("expected", check.expected), ("actual", check.actual):
+            first, *rest = textwrap.wrap(printable(repr(value)), WIDTH - 14) or [""]
+            yield f"    {name:<9} {first}"
+            yield from (f"    {'':<9} {line}" for line in rest)
         yield from _exchange(check.exchange, trace, is_repeated=check.exchange == last_exchange)
         last_exchange = check.exchange
     if len(broken) > MAX_CHECKS:
@@ -231,15 +236,6 @@ def _failure(played: Played) -> Iterator[str]:
             yield "\n  the scenario raised it here:"
             yield from (_cut(f"    {frame}") for frame in entry.event.trace)
     yield f"\n  run it again: {played.again}"
-
-
-def _check(check: Check) -> Iterator[str]:
-    sentence = _SENTENCES.get(check.clause, "must hold in every run")
-    yield "\n" + common.filled(f"{check.clause}: {sentence}", 2)
-    for name, value in ("expected", check.expected), ("actual", check.actual):
-        first, *rest = textwrap.wrap(printable(repr(value)), WIDTH - 14) or [""]
-        yield f"    {name:<9} {first}"
-        yield from (f"    {'':<9} {line}" for line in rest)
 
 
 def _exchange(number: int | None, trace: list[str], *, is_repeated: bool) -> Iterator[str]:

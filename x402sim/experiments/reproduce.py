@@ -33,7 +33,6 @@ from x402sim.report.bundle import (
     NotRepeatable,
     OfRun,
     Origin,
-    Program,
     Reached,
     awaiting,
     cells_in,
@@ -190,7 +189,9 @@ def _run_to(origin: Origin, versions: Mapping[str, str], done: "list[Done]") -> 
                 case "module":
                     runpy.run_module(program.name, run_name="__main__", alter_sys=True)
                 case "cells":
-                    _run_cells(program)
+                    file = Path(".x402sim_cells.py")
+                    file.write_text(_RUN_CELLS.format(name=program.name))
+                    runpy.run_path(str(file), run_name="__main__")
     except Reached as reached:
         found: list[Any] = reached.what
         return found
@@ -223,12 +224,6 @@ def _what_to_do(error: Exception, versions: Mapping[str, str]) -> str:
 _RUN_CELLS = """from x402sim.experiments.reproduce import play_cells
 play_cells({name!r}, globals())
 """
-
-
-def _run_cells(program: Program) -> None:
-    file = Path(".x402sim_cells.py")
-    file.write_text(_RUN_CELLS.format(name=program.name))
-    runpy.run_path(str(file), run_name="__main__")
 
 
 def play_cells(name: str, space: dict[str, Any]) -> None:

@@ -132,7 +132,17 @@ def of_way(way: Way, known: Mapping[str, Network], url: str | None = None) -> It
     fields, network = way.fields, way.network(known)
     if (other := _of_others(way, network)) is not None:
         yield other
-        yield from _of_types(way)
+        # the types of fields, which every scheme and chain has
+        for name in (*_TEXTS, way.amount_name):
+            if not isinstance(way.fields.get(name), str) or not way.fields[name]:
+                do = f"Write {name} as a JSON string: every scheme and chain has it."
+                yield Finding(name, _shown(way.fields, name), "a string", do)
+        seconds = way.fields.get("maxTimeoutSeconds")
+        if type(seconds) not in (int, float):
+            do = "Write a number, such as 300."
+            yield Finding(
+                "maxTimeoutSeconds", _shown(way.fields, "maxTimeoutSeconds"), "a number", do
+            )
         return
     if fields.get("scheme") != SCHEME and not _is_by_permit2(way):
         do = f"Write {SCHEME!r}, or the name of a scheme that your payers know."
@@ -341,18 +351,6 @@ def _is_other_token(way: Way, network: Network) -> bool:
     name, version = way.extra.get("name"), way.extra.get("version")
     is_named = isinstance(name, str) and isinstance(version, str)
     return asset not in (network.asset, ZERO_ADDRESS) and is_named and name != network.token_name
-
-
-def _of_types(way: Way) -> Iterator[Finding]:
-    """Yield the faults of a way to pay of any scheme and chain: the types of fields."""
-    for name in (*_TEXTS, way.amount_name):
-        if not isinstance(way.fields.get(name), str) or not way.fields[name]:
-            do = f"Write {name} as a JSON string: every scheme and chain has it."
-            yield Finding(name, _shown(way.fields, name), "a string", do)
-    seconds = way.fields.get("maxTimeoutSeconds")
-    if type(seconds) not in (int, float):
-        do = "Write a number, such as 300."
-        yield Finding("maxTimeoutSeconds", _shown(way.fields, "maxTimeoutSeconds"), "a number", do)
 
 
 _TEXTS = ("scheme", "network", "asset", "payTo")

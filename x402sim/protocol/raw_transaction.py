@@ -194,7 +194,10 @@ def _signed(
         to=Address(_sized(fields[4], 20)) if fields[4] else None,
         value=_uint(fields[5]),
         data=_bytes(fields[6]),
-        access_list=_access_list(fields[7]),
+        access_list=tuple(
+            (Address(_sized(account, 20)), tuple(_sized(slot, 32) for slot in _list(slots)))
+            for account, slots in (_fields(pair, 2) for pair in _list(fields[7]))
+        ),
         v=v,
         r=r,
         s=s,
@@ -233,13 +236,6 @@ def _sized(item: rlp.Item, size: int) -> bytes:
     if len(value) != size:
         raise ValueError(f"rlp: expected {size} bytes for types.Transaction, got {len(value)}")
     return value
-
-
-def _access_list(item: rlp.Item) -> AccessList:
-    return tuple(
-        (Address(_sized(account, 20)), tuple(_sized(slot, 32) for slot in _list(slots)))
-        for account, slots in (_fields(pair, 2) for pair in _list(item))
-    )
 
 
 def _list(item: rlp.Item) -> list[rlp.Item]:

@@ -510,24 +510,22 @@ def balances(journal: Journal, form: Form) -> pd.DataFrame:
     network = moves.mapped("actor", lambda chain: known[reading.network(chain)])[of].astype("int64")
     amounts_base = moves.amounts_base
     change = np.stack([-amounts_base, amounts_base], axis=1).ravel()[places]
+    # the sums so far, of each account
+    account = party * len(known) + network
+    order = np.argsort(account, kind="stable")
+    sums, starts = change[order].cumsum(), np.flatnonzero(np.diff(account[order], prepend=-1))
+    before = np.repeat(sums[starts] - change[order][starts], np.diff(starts, append=len(order)))
+    found = np.empty_like(change)
+    found[order] = sums - before
     given = {
         "at": moves.at_ms[of],
         "network": moves.mapped("actor", reading.network)[of],
         "party": pa.DictionaryArray.from_arrays(party, pa.array(list(known), pa.string())),
         "tx": moves.transfers.arrow("tx_hash").take(pa.array(moves.rows[of])),
         "change_base": change,
-        "balance_base": _running(change, party * len(known) + network),
+        "balance_base": found,
     }
     return form.of_columns(given, reading)
-
-
-def _running(values: Any, account: Any) -> Any:
-    order = np.argsort(account, kind="stable")
-    sums, starts = values[order].cumsum(), np.flatnonzero(np.diff(account[order], prepend=-1))
-    before = np.repeat(sums[starts] - values[order][starts], np.diff(starts, append=len(order)))
-    found = np.empty_like(values)
-    found[order] = sums - before
-    return found
 
 
 @frame(

@@ -200,7 +200,10 @@ async def _sell(
             raise web.refused(RequestError.IDENTIFIER_TAKEN)
     usage = service.store.usages.get(payment_id)
     if usage is not None and usage.state != "working":
-        _require_same(usage, paid, resource)
+        if words.message_of(words.permit2_payment_of(usage.payment)) != (paid.auth, paid.signature):
+            raise Unpaid(words.NONCE, "nonce: another message with it was sent before")
+        if usage.resource_url != resource:
+            raise Unpaid(words.NONCE, f"this message is for {usage.resource_url!r}")
     if not served.begin(payment_id, service.answering):
         if served.is_marked(payment_id):
             raise Unpaid(words.NONCE, "this message has been served; sign a new one")
@@ -224,14 +227,6 @@ async def _sell(
     finally:
         if not is_handed_over:
             served.end(payment_id, resource, is_served=False)
-
-
-def _require_same(usage: Usage, paid: _Paid, resource: str) -> None:
-    """Raise `Unpaid` unless a message is the stored one, for the same resource."""
-    if words.message_of(words.permit2_payment_of(usage.payment)) != (paid.auth, paid.signature):
-        raise Unpaid(words.NONCE, "nonce: another message with it was sent before")
-    if usage.resource_url != resource:
-        raise Unpaid(words.NONCE, f"this message is for {usage.resource_url!r}")
 
 
 # --- before the work, and the work ------------------------------------------------------------

@@ -42,7 +42,13 @@ def read_good(text: str, answer: Answer, *, every_method: bool = False) -> Good:
     parts = text.split()
     way = parts.pop(-2) if parts[-2:-1] in (["upto"], ["permit2"]) else ""
     if way == "upto" and len(parts) > 2 and not parts[-2].startswith("/"):
-        answer = _using(answer, parts.pop(-2))
+        used = parts.pop(-2)
+        to_base(used, MOST_DECIMALS)
+
+        async def metered(request: Request) -> Response:
+            return _with_use(await answer(request), used)
+
+        answer = metered
     match parts:
         case [path, price]:
             method = "" if every_method else "GET"
@@ -55,16 +61,6 @@ def read_good(text: str, answer: Answer, *, every_method: bool = False) -> Good:
     return Good(
         path=path, price=price, answer=answer, method=method, upto=is_upto, permit2=by_permit2
     )
-
-
-def _using(answer: Answer, used: str) -> Answer:
-    """Return `answer` with a fixed amount used; raises `ValueError`."""
-    to_base(used, MOST_DECIMALS)
-
-    async def metered(request: Request) -> Response:
-        return _with_use(await answer(request), used)
-
-    return metered
 
 
 def _with_use(response: Response, used: Any) -> Response:
@@ -114,18 +110,14 @@ def fixed(body: Any, media_type: str = "", status: int = 200) -> Answer:
     return answer
 
 
-def _copied(response: Response) -> Response:
-    """Return a response to change: a receipt is added to its headers."""
-    copied = Response(response.body, response.status_code)
-    copied.raw_headers = [pair for pair in response.raw_headers if pair[0] != b"cache-control"]
-    copied.headers["cache-control"] = "no-store"
-    return copied
-
-
 def _response(value: Any, media_type: str = "", status: int = 200) -> Response:
     match value:
         case Response():
-            return _copied(value)
+            # a receipt is added to its headers
+            copied = Response(value.body, value.status_code)
+            copied.raw_headers = [pair for pair in value.raw_headers if pair[0] != b"cache-control"]
+            copied.headers["cache-control"] = "no-store"
+            return copied
         case bytes() | str():
             usual = "application/octet-stream" if isinstance(value, bytes) else "text/plain"
             no_store = {"cache-control": "no-store"}

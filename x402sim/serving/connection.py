@@ -270,7 +270,10 @@ class Exchange(web.Connection):
                 log.exception("an application raised, and had not answered")
         finally:
             if not (self.is_started or self.is_gone):
-                await self._fail()
+                self.keep_alive = False
+                head = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(_ERROR))]
+                await self.send({"type": "http.response.start", "status": 500, "headers": head})
+                await self.send({"type": "http.response.body", "body": _ERROR})
             elif not (self.is_complete or self.is_gone):
                 self._wire.close()
             del self.scope  # a cycle with this object would wait for the garbage collector
@@ -372,12 +375,6 @@ class Exchange(web.Connection):
             if self._left < 0 or (self._left and not more):
                 raise RuntimeError("the body of the answer has not the length that its head says")
         return data
-
-    async def _fail(self) -> None:
-        self.keep_alive = False
-        head = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(_ERROR))]
-        await self.send({"type": "http.response.start", "status": 500, "headers": head})
-        await self.send({"type": "http.response.body", "body": _ERROR})
 
 
 class _Form(NamedTuple):
@@ -930,7 +927,12 @@ class HttpConnection(asyncio.Protocol):
         elif self._awaited == "body":  # of a request with an answer already
             self._wire.close()
             return
-        transport.write(_refusal(wrong, reason))
+        status = HTTPStatus(status_of(wrong, Decisions()))
+        response = web.error(status, wrong.text, reason)
+        response.headers["connection"] = "close"
+        head = b"".join(b"%b: %b\r\n" % header for header in response.raw_headers)
+        line = f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
+        transport.write(line + head + b"\r\n" + bytes(response.body))
         if transport.can_write_eof():
             transport.write_eof()
         asyncio.get_running_loop().call_later(LINGER_S, self._wire.close)
@@ -953,12 +955,3 @@ def _end_of_empty_line(before: bytes, data: bytes, start: int, most: int) -> int
 
 def _address(name: Any) -> tuple[str, int] | None:
     return (str(name[0]), int(name[1])) if isinstance(name, tuple) else None
-
-
-def _refusal(wrong: RequestError, reason: str | None) -> bytes:
-    status = HTTPStatus(status_of(wrong, Decisions()))
-    response = web.error(status, wrong.text, reason)
-    response.headers["connection"] = "close"
-    head = b"".join(b"%b: %b\r\n" % header for header in response.raw_headers)
-    line = f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
-    return line + head + b"\r\n" + bytes(response.body)

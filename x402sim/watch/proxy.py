@@ -379,12 +379,16 @@ class _Passing:
         self._observer, self._upstream = proxy._observer, proxy._upstream
         self.method = request.method.decode("ascii")
         peer = client.writer.get_extra_info("peername")
+        host = next((value for name, value in request.headers if name == b"host"), b"")
+        netloc = host if proxy._keep_host and host else proxy._upstream.netloc
+        scheme = b"https" if proxy._upstream.tls else b"http"
+        target = proxy._upstream.target(request.target)
         self.exchange = Exchange(
             number=proxy._number(),
             client=str(peer[0]) if isinstance(peer, tuple) else "?",
             method=self.method,
             target=request.target.decode("latin-1"),
-            url=self._url(request),
+            url=(b"%b://%b%b" % (scheme, netloc, target)).decode("latin-1"),
             headers=list(request.headers.raw_items()),
             began=real_now(),
             to=proxy._to,
@@ -393,13 +397,6 @@ class _Passing:
         """The parts of the body and its end, read in advance if a fault may strike."""
         self._is_reported = False
         self._sending: asyncio.Future[None] | None = None
-
-    def _url(self, request: h11.Request) -> str:
-        host = next((value for name, value in request.headers if name == b"host"), b"")
-        netloc = host if self._proxy._keep_host and host else self._upstream.netloc
-        scheme = b"https" if self._upstream.tls else b"http"
-        target = self._upstream.target(request.target)
-        return (b"%b://%b%b" % (scheme, netloc, target)).decode("latin-1")
 
     async def run(self) -> _Peer | None:
         """Pass the request; return the upstream connection. `OSError`: drop the client."""

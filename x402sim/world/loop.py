@@ -283,7 +283,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             found = select(may_wait_s if is_idle else 0)
             is_idle = is_idle and not found and not self._in_threads
         if is_idle and not self._give_turn():
-            self._jump()
+            if not self._timers:
+                waiting = sorted(task.get_name() for task in asyncio.all_tasks(self))
+                raise Deadlock(f"nothing can wake these tasks: {', '.join(waiting) or 'none'}")
+            self.now_s = max(self.now_s, self._timers[0][0])
         self._steps += 1
         if self.now_s - self._moment_s >= MOMENT_S:
             self._moment_s, self._steps = self.now_s, 0
@@ -302,13 +305,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         timers[:] = [each for each in timers if each[2].callback is not None]
         heapq.heapify(timers)
         self._most_timers = max(FEW_TIMERS, 2 * len(timers))
-
-    def _jump(self) -> None:
-        """Jump to the next timer; raises `Deadlock` if there is none."""
-        if not self._timers:
-            waiting = sorted(task.get_name() for task in asyncio.all_tasks(self))
-            raise Deadlock(f"nothing can wake these tasks: {', '.join(waiting) or 'none'}")
-        self.now_s = max(self.now_s, self._timers[0][0])
 
     def _stand_still(self) -> None:
         """Take, or raise, `TimeStandsStill`: `MAX_STEPS` were at one moment."""

@@ -268,7 +268,10 @@ class Machine:
             )
         if is_full(self.pool(), len(call.data)):
             raise ChainError(FULL)
-        tx = self._transaction(call, self.state.next_nonces.get(call.sender, 0))
+        nonce = self.state.next_nonces.get(call.sender, 0)
+        chain_id, value = self.token.network.chain_id.to_bytes(8), call.value.to_bytes(32)
+        identity = chain_id + call.sender + nonce.to_bytes(8) + call.to + value + call.data
+        tx = Transaction(Hash(keccak256(identity)), call, nonce, GAS_LIMIT, self.gas_price_wei)
         self._enqueue(tx)
         self.mine_arrived(at_s)
         return tx.hash
@@ -279,7 +282,15 @@ class Machine:
         """
         tx, rival = admit(self, signed)
         if rival:
-            self._replace(rival, tx)
+            state = self.state
+            rank = state.waiting.get(rival.hash)
+            self._take_out(rival)
+            state.put(state.transactions, tx.hash, tx)
+            if rank is None:
+                state.put(state.queued, (tx.call.sender, tx.nonce), tx.hash)
+            else:
+                state.put(state.waiting, tx.hash, rank)
+                self.arrivals.add(tx.hash)
         else:
             self._enqueue(tx)
         self.mine_arrived(at_s)
@@ -468,11 +479,6 @@ class Machine:
 
     # --- blocks ----------------------------------------------------------------------
 
-    def _transaction(self, call: Call, nonce: int) -> Transaction:
-        chain_id, value = self.token.network.chain_id.to_bytes(8), call.value.to_bytes(32)
-        identity = chain_id + call.sender + nonce.to_bytes(8) + call.to + value + call.data
-        return Transaction(Hash(keccak256(identity)), call, nonce, GAS_LIMIT, self.gas_price_wei)
-
     def _in_order_of_arrival(self) -> list[Hash]:
         return sorted(self.state.waiting, key=self.state.waiting.__getitem__)
 
@@ -517,18 +523,6 @@ class Machine:
         while following in waiting:
             following += 1
         self._release(account, following)
-
-    def _replace(self, rival: Transaction, tx: Transaction) -> None:
-        """Put a transaction into the mempool in the place of another."""
-        state = self.state
-        rank = state.waiting.get(rival.hash)
-        self._take_out(rival)
-        state.put(state.transactions, tx.hash, tx)
-        if rank is None:
-            state.put(state.queued, (tx.call.sender, tx.nonce), tx.hash)
-        else:
-            state.put(state.waiting, tx.hash, rank)
-            self.arrivals.add(tx.hash)
 
     def _take_out(self, tx: Transaction) -> None:
         state = self.state

@@ -97,7 +97,14 @@ def rows(reading: Reading, *, fold: bool = True, words: Callable[[str], str] = s
         for each in lines(reading, Numbers().__getitem__, words)
         if not each.in_answer
     ]
-    paired = _paired(every)
+    paired: list[Row] = []
+    for line in every:
+        before = paired[-1].line if paired and paired[-1].answer is None else None
+        is_answer = before is not None and (before.kind, line.kind) == ("request", "answer")
+        if before is not None and is_answer and before.exchange == line.exchange:
+            paired[-1] = Row(before, answer=line)
+        else:
+            paired.append(Row(line))
     return list(_folded(_quiet(paired, reading) if fold else paired, reading.services))
 
 
@@ -205,19 +212,6 @@ def _is_good_read(row: Row, services: Collection[str]) -> bool:
     line, answer = row.line, row.answer
     is_read = line.left in services and line.right == CHAIN and "_send" not in line.text
     return is_read and answer is not None and answer.text == "200" and answer.outcome == "served"
-
-
-def _paired(lines: list[TraceLine]) -> list[Row]:
-    """Return rows; a request and an answer that follows at once share a row."""
-    paired: list[Row] = []
-    for line in lines:
-        before = paired[-1].line if paired and paired[-1].answer is None else None
-        is_answer = before is not None and (before.kind, line.kind) == ("request", "answer")
-        if before is not None and is_answer and before.exchange == line.exchange:
-            paired[-1] = Row(before, answer=line)
-        else:
-            paired.append(Row(line))
-    return paired
 
 
 def _folded(paired: list[Row], services: Collection[str]) -> Iterator[Row]:
@@ -404,7 +398,9 @@ class _Diagram:
         before = set(self._ax.get_children())
         for y, row in enumerate(self._rows):
             if row.line.kind == "action":
-                self._draw_action(y, row)
+                x = self._x[row.line.left]
+                self._ax.plot(x, y, "D", ms=3.2, color=BLACK, gid=f"action {row.line.seq}")
+                self._write(y, row.text, self._places[y])
             elif row.line.right is None:
                 self._draw_word(y, row)
             else:
@@ -459,11 +455,6 @@ class _Diagram:
             },
         )  # fmt: skip
         self._write(y + _TEXT, row.text, self._places[y])
-
-    def _draw_action(self, y: int, row: Row) -> None:
-        x = self._x[row.line.left]
-        self._ax.plot(x, y, "D", ms=3.2, color=BLACK, gid=f"action {row.line.seq}")
-        self._write(y, row.text, self._places[y])
 
     def _draw_word(self, y: int, row: Row) -> None:
         is_alarm = row.line.kind == "alarm"
