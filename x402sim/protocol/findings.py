@@ -13,19 +13,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from x402sim.protocol import crypto
 from x402sim.protocol.bazaar import faults_of_402
-from x402sim.protocol.crypto import (
-    UNDEPLOYED,
-    ZERO_ADDRESS,
-    Address,
-    BadSignature,
-    canonical,
-    checksum,
-    low_v,
-    parse_address,
-    recover,
-    to_hex,
-)
 from x402sim.protocol.differences import (
     MILLISECONDS,
     domain_signed,
@@ -256,18 +245,18 @@ def _of_facilitator(way: Way) -> Iterator[Finding]:
         return
     named = way.extra.get(FACILITATOR)
     try:
-        account = parse_address(named) if isinstance(named, str) else ZERO_ADDRESS
+        account = crypto.parse_address(named) if isinstance(named, str) else crypto.ZERO_ADDRESS
     except ValueError:
-        account = ZERO_ADDRESS
-    if way.fields["scheme"] == UPTO and account in (ZERO_ADDRESS, *NAMES):
+        account = crypto.ZERO_ADDRESS
+    if way.fields["scheme"] == UPTO and account in (crypto.ZERO_ADDRESS, *NAMES):
         seen = NAMES.get(account) or _shown(way.extra, FACILITATOR)
         do = "Copy it from `extra` of the kind `upto` in the facilitator's GET /supported: the "
         do += "payer signs the account, and the proxy lets no other settle."
         yield Finding(f"extra.{FACILITATOR}", seen, "the account that settles", do)
     for name, value in way.extra.items():
-        if isinstance(value, str) and value.lower() == to_hex(OLDER_UPTO_PROXY):
+        if isinstance(value, str) and value.lower() == crypto.to_hex(OLDER_UPTO_PROXY):
             do = "Update the package: @x402/evm 2.9 to 2.11 have this address, 2.12 has the other."
-            wanted = f"{checksum(UPTO_PROXY)}, or none: payers know the proxy"
+            wanted = f"{crypto.checksum(UPTO_PROXY)}, or none: payers know the proxy"
             yield Finding(f"extra.{name}", f"{value}: {NAMES[OLDER_UPTO_PROXY]}", wanted, do)
 
 
@@ -276,9 +265,9 @@ def _case(
 ) -> Permit2Case:
     assert signed.permit2 is not None
     try:
-        facilitator = parse_address(str((offered.extra or {}).get(FACILITATOR)))
+        facilitator = crypto.parse_address(str((offered.extra or {}).get(FACILITATOR)))
     except ValueError:
-        facilitator = ZERO_ADDRESS
+        facilitator = crypto.ZERO_ADDRESS
     return Permit2Case(
         auth=signed.permit2,
         signature=signed.signature,
@@ -318,13 +307,13 @@ def of_sponsored(
     """Yield the faults of an EIP-2612 permit for Permit2 beside a payment; raises `BadMessage`."""
     case, (permit, signature) = _case(signed, offered, network, now_s), permit_of(info)
     try:
-        signer = recover(permit_digest(permit, network.domain), signature)
-    except BadSignature:
+        signer = crypto.recover(permit_digest(permit, network.domain), signature)
+    except crypto.BadSignature:
         signer = None
     rows = {
-        "from": (info.from_, checksum(case.auth.from_)),
+        "from": (info.from_, crypto.checksum(case.auth.from_)),
         "asset": (info.asset, offered.asset),
-        "spender": (info.spender, f"{checksum(PERMIT2)}, Permit2"),
+        "spender": (info.spender, f"{crypto.checksum(PERMIT2)}, Permit2"),
         "amount": (info.amount, f"{case.auth.amount}, as signed beside it"),
         "deadline": (moment(permit.deadline, now_s), f"more than {GRACE_S} s left"),
     }
@@ -333,7 +322,7 @@ def of_sponsored(
             name, do = rule.clause.partition("/")[2], f"Sign another: the word is {rule.refusal}."
             yield Finding(f"{SPONSORED_PERMIT}.{name}", *rows[name], do)
     if signer != permit.owner:
-        seen = "no signature" if signer is None else f"signed by {checksum(signer)}"
+        seen = "no signature" if signer is None else f"signed by {crypto.checksum(signer)}"
         wanted = f"a signature of {info.from_} for the domain of {network.token_name}"
         yield Finding(f"{SPONSORED_PERMIT}.signature", seen, wanted, "Sign it with that key.")
 
@@ -345,12 +334,16 @@ _METHODS = ("permit2", "erc7710")
 def _is_other_token(way: Way, network: Network) -> bool:
     """Tell whether a way names another token by both address and domain."""
     try:
-        asset = parse_address(way.fields.get("asset", ""))
+        asset = crypto.parse_address(way.fields.get("asset", ""))
     except (ValueError, TypeError):
         return False
     name, version = way.extra.get("name"), way.extra.get("version")
     is_named = isinstance(name, str) and isinstance(version, str)
-    return asset not in (network.asset, ZERO_ADDRESS) and is_named and name != network.token_name
+    return (
+        asset not in (network.asset, crypto.ZERO_ADDRESS)
+        and is_named
+        and name != network.token_name
+    )
 
 
 _TEXTS = ("scheme", "network", "asset", "payTo")
@@ -376,8 +369,8 @@ def _of_network(
 def _of_token(way: Way, network: Network | None) -> Iterator[Finding]:
     if bad := list(_of_address(way.fields, "asset")):
         yield from bad
-    elif network is not None and parse_address(way.fields["asset"]) != network.asset:
-        wanted = f"{checksum(network.asset)}, {network.token_symbol} on {network.name}"
+    elif network is not None and crypto.parse_address(way.fields["asset"]) != network.asset:
+        wanted = f"{crypto.checksum(network.asset)}, {network.token_symbol} on {network.name}"
         do = "Offer that token, or describe yours in a file: --network-file."
         yield Finding("asset", _shown(way.fields, "asset"), wanted, do)
         network = None  # of a token that is not known, neither is the domain
@@ -407,12 +400,12 @@ def _of_token(way: Way, network: Network | None) -> Iterator[Finding]:
 
 def _of_address(fields: Mapping[str, Any], name: str) -> Iterator[Finding]:
     try:
-        address = parse_address(fields.get(name, ""))
+        address = crypto.parse_address(fields.get(name, ""))
     except (ValueError, TypeError):
         do = "Write the whole address."
         yield Finding(name, _shown(fields, name), "0x and 40 hex digits", do)
         return
-    if address == ZERO_ADDRESS:
+    if address == crypto.ZERO_ADDRESS:
         do = "Set the merchant's address: the token refuses a transfer to nobody."
         yield Finding(name, "the zero address", "an account of yours", do)
 
@@ -508,7 +501,7 @@ def of_terms(auth: Authorization, way: Way) -> Iterator[Finding]:
     do = "Sign exactly what the 402 requires."
     if str(auth.value) != str(way.amount):
         yield Finding("value", str(auth.value), f"{way.amount}, as {way.amount_name} says", do)
-    to, wanted = checksum(auth.to), str(way.fields.get("payTo"))
+    to, wanted = crypto.checksum(auth.to), str(way.fields.get("payTo"))
     if to.lower() != wanted.lower():
         yield Finding("to", to, f"{wanted[:80]}, as payTo says", do)
 
@@ -523,17 +516,17 @@ def of_used(auth: Authorization, way: Way) -> Iterator[Finding]:
 
 def signer_of(
     auth: Authorization, signature: bytes, domain: Domain, typehash: bytes = TRANSFER_TYPEHASH
-) -> Address | None:
+) -> crypto.Address | None:
     """Return the signer of an authorization for a token, or None."""
     try:
-        return recover(transfer_digest(auth, domain, typehash), canonical(signature))
-    except BadSignature:
+        return crypto.recover(transfer_digest(auth, domain, typehash), crypto.canonical(signature))
+    except crypto.BadSignature:
         return None
 
 
 def of_wallet(signature: bytes) -> str:
     """Return the kind of a contract's signature, in words; "" for the form of an account's."""
-    if signature.endswith(UNDEPLOYED):
+    if signature.endswith(crypto.UNDEPLOYED):
         return "a wrapper of ERC-6492: of a contract wallet that may not be deployed"
     if len(signature) > 65:
         return f"{len(signature)} bytes: of a contract wallet (EIP-1271)"
@@ -545,7 +538,7 @@ def of_signature(
 ) -> Iterator[Finding]:
     """Yield the faults of a signature, and the domain of a signature made for another token."""
     if (by := of_wallet(signature)) != "":
-        digest = to_hex(transfer_digest(auth, network.domain))
+        digest = crypto.to_hex(transfer_digest(auth, network.domain))
         do = (
             f"Ask the chain: eth_call of isValidSignature({digest}, signature) at `from` answers "
             "0x1626ba7e if the wallet has signed (EIP-1271). A wallet that is not deployed has to "
@@ -555,11 +548,11 @@ def of_signature(
         wanted = "65 bytes of an account: a contract's are not looked at"
         yield Finding("signature", by, wanted, do, stops=False, skipped=True)
         return
-    signer, payer = signer_of(auth, signature, network.domain), checksum(auth.from_)
+    signer, payer = signer_of(auth, signature, network.domain), crypto.checksum(auth.from_)
     if signer == auth.from_:
-        if canonical(signature) != signature:
+        if crypto.canonical(signature) != signature:
             do = "Write r, s and v as 65 bytes, with a low s and v 27 or 28."
-            v = low_v(signature)
+            v = crypto.low_v(signature)
             form = f"another form of it, {len(signature)} bytes" if v is None else f"v is {v}"
             yield Finding("signature", form, "the form that the token accepts", do)
         return
@@ -578,7 +571,7 @@ def of_signature(
             "Sign with the key of `from`, and change nothing afterwards: any change lets another "
             "signer appear. If `from` is a contract (EIP-1271), only the chain can tell."
         )
-        yield Finding("signature", f"signed by {checksum(signer)}", wanted, do)
+        yield Finding("signature", f"signed by {crypto.checksum(signer)}", wanted, do)
 
 
 def _signed_for(
@@ -590,10 +583,10 @@ def _signed_for(
         return "receiveWithAuthorization, which only the payee can submit"
     domains = [candidate.domain for candidate in known.values()]
     try:
-        other = domain_signed(auth, canonical(signature), own, domains)
+        other = domain_signed(auth, crypto.canonical(signature), own, domains)
         if other is None:
-            return partial_domain_signed(auth, canonical(signature), own)
-    except BadSignature:
+            return partial_domain_signed(auth, crypto.canonical(signature), own)
+    except crypto.BadSignature:
         return None
     return ", ".join(f"{name} {its}" for name, _, its in unlike(own, other))
 
@@ -652,7 +645,7 @@ def _of_payer(fields: Fields, network: Any) -> Iterator[Finding]:
     if fields.get("payer") in (None, "") or family_of(network) is Family.OTHER:
         return
     try:
-        parse_address(fields["payer"])
+        crypto.parse_address(fields["payer"])
     except (ValueError, TypeError):
         do = "Name who has paid, or leave the field out."
         yield Finding("payer", _shown(fields, "payer"), "0x and 40 hex digits", do, stops=False)

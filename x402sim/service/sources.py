@@ -42,13 +42,7 @@ def read_good(text: str, answer: Answer, *, every_method: bool = False) -> Good:
     parts = text.split()
     way = parts.pop(-2) if parts[-2:-1] in (["upto"], ["permit2"]) else ""
     if way == "upto" and len(parts) > 2 and not parts[-2].startswith("/"):
-        used = parts.pop(-2)
-        to_base(used, MOST_DECIMALS)
-
-        async def metered(request: Request) -> Response:
-            return _with_use(await answer(request), used)
-
-        answer = metered
+        answer = _using(answer, parts.pop(-2))
     match parts:
         case [path, price]:
             method = "" if every_method else "GET"
@@ -61,6 +55,16 @@ def read_good(text: str, answer: Answer, *, every_method: bool = False) -> Good:
     return Good(
         path=path, price=price, answer=answer, method=method, upto=is_upto, permit2=by_permit2
     )
+
+
+def _using(answer: Answer, used: str) -> Answer:
+    """Return `answer` with a fixed amount used; raises `ValueError`."""
+    to_base(used, MOST_DECIMALS)
+
+    async def metered(request: Request) -> Response:
+        return _with_use(await answer(request), used)
+
+    return metered
 
 
 def _with_use(response: Response, used: Any) -> Response:
