@@ -227,7 +227,13 @@ def _failure(played: Played) -> Iterator[str]:
             first, *rest = textwrap.wrap(printable(repr(value)), WIDTH - 14) or [""]
             yield f"    {name:<9} {first}"
             yield from (f"    {'':<9} {line}" for line in rest)
-        yield from _exchange(check.exchange, trace, is_repeated=check.exchange == last_exchange)
+        if check.exchange == last_exchange:
+            yield f"    about exchange {last_exchange}, too"
+        elif trace:
+            yield f"    exchange {check.exchange}, from request to answer:"
+            yield from (_cut(f"  {line}") for line in trace)
+        else:
+            yield "    no request had been sent"
         last_exchange = check.exchange
     if len(broken) > MAX_CHECKS:
         yield f"\n  and {len(broken) - MAX_CHECKS} more; --json prints them all"
@@ -236,17 +242,6 @@ def _failure(played: Played) -> Iterator[str]:
             yield "\n  the scenario raised it here:"
             yield from (_cut(f"    {frame}") for frame in entry.event.trace)
     yield f"\n  run it again: {played.again}"
-
-
-def _exchange(number: int | None, trace: list[str], *, is_repeated: bool) -> Iterator[str]:
-    """Yield the events between a check's request and its answer."""
-    if is_repeated:
-        yield f"    about exchange {number}, too"
-    elif trace:
-        yield f"    exchange {number}, from request to answer:"
-        yield from (_cut(f"  {line}") for line in trace)
-    else:
-        yield "    no request had been sent"
 
 
 def _cut(line: str) -> str:

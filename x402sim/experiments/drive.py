@@ -276,8 +276,7 @@ def pool_of(executor: Any, workers: int | None, experiment: bytes) -> Pool:
 
 
 _GUARD = 'A script that sweeps needs the line `if __name__ == "__main__":` before its sweep'
-_MOST_FAILURES = 3
-"""How often workers may die without a finished task in between."""
+_MOST_FAILURES = 3  # how often workers may die without a finished task in between
 LEAST_S, WANTED_S = 1.0, 2.5
 """Real seconds of a task: at least, at the end of a sweep; and before."""
 
@@ -300,8 +299,7 @@ class Batches:
         self._points = sum(len(seeds) for _, seeds in self._left)
         self._workers = workers
         self._suspects: deque[Task] = deque()
-        self._seconds: dict[str, float] = {}
-        """The seconds of a point, by the key of its cell."""
+        self._seconds: dict[str, float] = {}  # the seconds of a point, by the key of its cell
         self._last_s: float | None = None
 
     def next(self, *, is_idle: bool) -> Task | None:

@@ -343,8 +343,7 @@ def seeds_wanted(
 # --- one long run --------------------------------------------------------------------------
 
 BATCHES = 20
-_MSER = 5
-"""Values per mean in the search for the end of the warm-up: MSER-5."""
+_MSER = 5  # values per mean in the search for the end of the warm-up: MSER-5
 _OWN = ("dropped", "lag1", "correlated")
 STEADY_COLUMNS = (*OF_SUMMARIES, *_OWN)
 _DOUBTED = 1.645

@@ -74,7 +74,16 @@ def result_of(returned: Any, parameters: Sequence[str]) -> "dict[str, Any] | pa.
     a column with the name of a parameter or of a column of every sweep.
     """
     if hasattr(returned, "columns") and hasattr(returned, "to_parquet"):
-        result: Any = _from_frame(returned)
+        named = [level for level in returned.index.names if level is not None]
+        frame = returned.reset_index(level=named) if named else returned
+        units = msgspec.json.encode(frame.attrs.get("units", {}))
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        table = table.replace_schema_metadata({_UNITS: units})
+        for number, field in enumerate(table.schema):
+            if pa.types.is_dictionary(field.type):  # points may have different categories
+                plain = table.column(number).cast(field.type.value_type)
+                table = table.set_column(number, field.name, plain)
+        result: Any = table
         names = result.column_names
     else:
         given = returned.to_dict() if hasattr(returned, "to_dict") else returned
@@ -87,20 +96,6 @@ def result_of(returned: Any, parameters: Sequence[str]) -> "dict[str, Any] | pa.
         if name in parameters or name in RESERVED:
             raise ValueError(f"it returned {name!r}, which is a column already; name it otherwise")
     return result
-
-
-def _from_frame(frame: Any) -> Any:
-    """Return a pandas frame as a table; named levels of its index become columns."""
-    named = [level for level in frame.index.names if level is not None]
-    frame = frame.reset_index(level=named) if named else frame
-    units = msgspec.json.encode(frame.attrs.get("units", {}))
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    table = table.replace_schema_metadata({_UNITS: units})
-    for number, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type):  # points may have different categories
-            plain = table.column(number).cast(field.type.value_type)
-            table = table.set_column(number, field.name, plain)
-    return table
 
 
 def _scalar(name: str, value: Any) -> Any:
@@ -186,8 +181,7 @@ def decoded(parquet: bytes) -> Done:
     return done
 
 
-_NOT_RESULTS = ["trace", "replay"]
-"""Columns about failures that differ from machine to machine."""
+_NOT_RESULTS = ["trace", "replay"]  # columns about failures that differ from machine to machine
 
 
 def rows_of(table: Any) -> dict[int, list[str]]:

@@ -139,8 +139,7 @@ class Catalogue:
         return [item for item in [*paid, *own] if _passes(item, query)]
 
 
-_Key = tuple[str, Any]
-"""The URL of a resource, and the name of a tool of MCP."""
+_Key = tuple[str, Any]  # the URL of a resource, and the name of a tool of MCP
 
 
 def _key(item: Item) -> _Key:

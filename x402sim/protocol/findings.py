@@ -327,8 +327,7 @@ def of_sponsored(
         yield Finding(f"{SPONSORED_PERMIT}.signature", seen, wanted, "Sign it with that key.")
 
 
-_METHODS = ("permit2", "erc7710")
-"""The other transfer methods of the scheme "exact" on EVM chains."""
+_METHODS = ("permit2", "erc7710")  # the other transfer methods of the scheme "exact" on EVM chains
 
 
 def _is_other_token(way: Way, network: Network) -> bool:
@@ -619,17 +618,14 @@ def _moves_nothing(fields: Fields) -> str:
     if isinstance(scheme, str) and scheme != SCHEME:
         return f"the scheme is {scheme[:40]!r}"
     extra = fields.get("extra")
-    if isinstance(extra, dict) and not _OF_CHANNELS.isdisjoint(_names_in(extra)):
-        return "a voucher of a channel, which is claimed later"
+    if isinstance(extra, dict):
+        inner = (value for value in extra.values() if isinstance(value, dict))
+        if not _OF_CHANNELS.isdisjoint((*extra, *(name for part in inner for name in part))):
+            return "a voucher of a channel, which is claimed later"
     return ""
 
 
 _OF_CHANNELS = {"channelId", "channelState", "chargedCumulativeAmount", "voucher"}
-
-
-def _names_in(fields: Fields) -> set[str]:
-    inner = (value for value in fields.values() if isinstance(value, dict))
-    return {*fields, *(name for part in inner for name in part)}
 
 
 def _of_hash(fields: Fields, name: str, network: Any) -> Iterator[Finding]:

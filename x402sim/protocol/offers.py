@@ -73,8 +73,7 @@ def offers(
     return Offers(body, x402.to_base64(header))
 
 
-_ID = "\ue000"
-"""Stands for the payment id in the encoded rest; no URL can hold this character."""
+_ID = "\ue000"  # stands for the payment id in the encoded rest; no URL can hold this character
 _LONG_URL = 2000
 """Above so many characters of a URL, with a host of anybody's choice, no 402 is cached."""
 

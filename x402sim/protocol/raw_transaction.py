@@ -25,8 +25,7 @@ and a tip, and the same with delegations of accounts.
 """
 _LEGACY_FIELDS = 9
 _FIELDS = {ACCESS_LIST: 11, DYNAMIC_FEE: 12, SET_CODE: 13}
-_DELEGATION = b"\x05"
-"""The signed byte before the fields of an account's delegation (EIP-7702)."""
+_DELEGATION = b"\x05"  # the signed byte before the fields of an account's delegation (EIP-7702)
 _MAX_UINT64 = 2**64 - 1
 AccessList = tuple[tuple[Address, tuple[bytes, ...]], ...]
 

@@ -109,8 +109,7 @@ class Orders:
         self._of_request: list[OrderState] = []
         self._by_payment: dict[tuple[int, int], OrderState] = {}
         """By payment id and payer: a payer who shows another's payment has a separate order."""
-        self._first: dict[int, int] = {}
-        """The payer of the first order of each payment id."""
+        self._first: dict[int, int] = {}  # the payer of the first order of each payment id
         self._by_nonce: dict[tuple[int, int, int], OrderState] = {}
         """By payer, service and authorization: one-step payments without a payment id."""
         self._tried: dict[tuple[int, int, int], OrderState] = {}

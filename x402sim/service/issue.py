@@ -51,8 +51,7 @@ A number is never changed and never reused, because issued payment ids contain i
 number they would pay for another resource. A new resource takes the next number; a resource that
 is removed leaves a gap.
 """
-_OWN = 255
-"""The number of all goods of the user; the path follows the terms."""
+_OWN = 255  # the number of all goods of the user; the path follows the terms
 _PATHS = {resource.number: path for path, resource in RESOURCES.items()}
 
 PREFIX = "pay_"

@@ -54,8 +54,7 @@ class Wire:
 
     def __init__(self, transport: asyncio.Transport, shared: "Shared") -> None:
         self.transport, self._shared = transport, shared
-        self._unread_bytes = 0
-        """What is counted in `shared`."""
+        self._unread_bytes = 0  # what is counted in `shared`
         self._deadline: asyncio.TimerHandle | None = None
         self.is_lost = self.is_paused = False
         self._poll: Any = None
@@ -206,8 +205,7 @@ class Exchange(web.Connection):
         self._wants_continue = wants_continue
         self._body, self._head = b"", b""
         self._form: _Form
-        self._left = 0
-        """The announced bytes of the body still to write."""
+        self._left = 0  # the announced bytes of the body still to write
         self._waiter: asyncio.Future[None] | None = None
         self._is_guarded = self._is_read = False
         self.more_body = True
@@ -549,8 +547,7 @@ class HttpConnection(asyncio.Protocol):
         self._idle_since: float | None = None
         self._message_bytes = self._held_bytes = 0
         self._has_begun = self._is_refused = self._is_reading_paused = False
-        self._has_turn = False
-        """Whether the rest is parsed in a later turn."""
+        self._has_turn = False  # whether the rest is parsed in a later turn
         self._wrong: tuple[RequestError, str | None] = RequestError.INVALID_HTTP, None
         """The refusal of a request that the parser does not take."""
         self._url = b""

@@ -121,8 +121,7 @@ PAUSE_S = 0.2
 BEAT_S = 15.0
 """Seconds until a silent stream sends a comment, so that no proxy closes the stream."""
 _PAYMENT_ID = b"x-payment-id"
-_SAFE = "/:@!$&'()*+,;=~"
-"""The characters that a path keeps unescaped."""
+_SAFE = "/:@!$&'()*+,;=~"  # the characters that a path keeps unescaped
 _DOTS = re.compile(r"(?<=/)\.{1,2}(?=/|$)")
 """Dot segments of a path, which a client would remove before the sending."""
 _SECRET = (b"authorization", b"proxy-authorization", b"cookie", b"set-cookie")

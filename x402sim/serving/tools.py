@@ -68,8 +68,7 @@ TOOLS = {
 }
 Tools = Mapping[str, Tool]
 Params = Mapping[str, Any]
-_Bought = tuple[str, Tool, bytes]
-"""A tool's name, the tool at the path of a call, and the body."""
+_Bought = tuple[str, Tool, bytes]  # a tool's name, the tool at the path of a call, and the body
 
 
 def tools_of(shop: Shop) -> Tools:

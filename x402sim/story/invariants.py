@@ -78,8 +78,7 @@ class Invariants:
         self._payments = Spilling[str, _Payment](str, _Payment)
         self._served_by: dict[bytes, Store] = {}
         """The authorizations served in one step, each with the database of the first service."""
-        self._is_rewound = False
-        """Whether the chain has ever undone a transaction."""
+        self._is_rewound = False  # whether the chain has ever undone a transaction
         self._open: dict[int, Callable[[events.AnswerReceived], Iterable[Broken]]] = {}
         """The check for an open request once served, by exchange."""
         self._reported: set[Broken] = set()

@@ -306,7 +306,11 @@ class _Hook:
         with self._lock:
             self._stories += 1
             if self._stories == 1:
-                self._put()
+                self._undo.enter_context(warnings.catch_warnings())
+                warnings.filterwarnings("always", _FORGOTTEN.pattern, RuntimeWarning)
+                if warnings.showwarning != self._show:  # else another thread has restored it
+                    self._before = warnings.showwarning
+                warnings.showwarning = self._show
         try:
             yield
         finally:
@@ -314,13 +318,6 @@ class _Hook:
                 self._stories -= 1
                 if not self._stories:
                     self._undo.close()
-
-    def _put(self) -> None:
-        self._undo.enter_context(warnings.catch_warnings())
-        warnings.filterwarnings("always", _FORGOTTEN.pattern, RuntimeWarning)
-        if warnings.showwarning != self._show:  # another thread may have kept and restored it
-            self._before = warnings.showwarning
-        warnings.showwarning = self._show
 
     def _show(
         self,
@@ -404,12 +401,10 @@ class IdleTimeout:
         self._clock, self._parts = clock, parts
         self._loop = asyncio.get_running_loop()
         self._limit = asyncio.timeout(None)
-        self._until = 0.0
-        """The end of the month after the time that the scenario has advanced."""
+        self._until = 0.0  # the end of the month after the time that the scenario has advanced
         first_s, unawaited = self._loop.time() + CHECK_S, periodic_context()
         self._timer = self._loop.call_at(first_s, self._check, context=unawaited)
-        self._in_flight: set[int] = set()
-        """The exchanges of the scenario that are in flight."""
+        self._in_flight: set[int] = set()  # the exchanges of the scenario that are in flight
         self._is_suspect = False
         self._newest_s = self._loop.time()
         self._stopped_by: Exception | None = None

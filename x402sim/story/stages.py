@@ -480,8 +480,7 @@ def _bounded(limits: Limits) -> BoundedTransport:
     return BoundedTransport(httpx.AsyncHTTPTransport(), limits)
 
 
-_EXCHANGE = "x402sim-exchange"
-"""The header with the exchange number."""
+_EXCHANGE = "x402sim-exchange"  # the header with the exchange number
 _ACTING = "x402sim-acting"
 """The header of requests sent by an observer's `act`: they are not observed."""
 

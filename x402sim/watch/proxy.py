@@ -39,8 +39,7 @@ MAX_HEAD = 64 * 1024
 """Most bytes of a head; a payment in a header has a few thousand."""
 BACKLOG = 512
 _READ = 64 * 1024
-_LINGER_S = 2.0
-"""Seconds in which an answered client may go on sending."""
+_LINGER_S = 2.0  # seconds in which an answered client may go on sending
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?]*")
 _OF_ONE_CONNECTION = frozenset(

@@ -303,8 +303,7 @@ class _Body(msgspec.Struct, frozen=True, rename="camel"):
     tx_hash: Any = None
 
 
-_EMPTY = _Body()
-"""Of a message that is no JSON object."""
+_EMPTY = _Body()  # of a message that is no JSON object
 _NONE: Mapping[str, str] = {}
 _ACTION = re.compile(rb"(?:^|&)action=([^&]+)")
 

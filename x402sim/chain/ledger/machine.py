@@ -230,8 +230,7 @@ class Machine:
         self._block_marks: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
         """The bytes of the transactions in each block outside the archive."""
-        self._mined_bytes = 0
-        """The sum of the bytes, or more after undone blocks."""
+        self._mined_bytes = 0  # the sum of the bytes, or more after undone blocks
         self._snapshots: dict[int, int] = {}
         self._last_snapshot = 0
         self._reorgs = 0
@@ -566,8 +565,11 @@ class Machine:
             self._log_index.add(receipt.logs)
             gas_used, logs = receipt.cumulative_gas_used, logs + len(receipt.logs)
             included.append(tx_hash)
-        for account in self._delegating(included):
-            self._follow_nonce(account)
+        signed = filter(None, (state.transactions[each].signed for each in included))
+        authorities = dict.fromkeys(each.authority for tx in signed for each in tx.delegations)
+        for account in authorities:
+            if account is not None and account in state.account_nonces:  # a nonce was used
+                self._follow_nonce(account)
         prices = [state.transactions[tx_hash].gas_price for tx_hash in included]
         fee = min(self.base_fee_wei, *prices) if prices else self.base_fee_wei
         block = Block(number, block_hash, parent_hash, timestamp_s, tuple(included), gas_used, fee)
@@ -575,13 +577,6 @@ class Machine:
         state.put(state.block_numbers, block_hash, number)
         self._sizes[number] = sum(_size(state.transactions[tx_hash]) for tx_hash in included)
         self._forget_old_marks(number)
-
-    def _delegating(self, tx_hashes: list[Hash]) -> list[Address]:
-        """Return the accounts with a delegation in some transactions, and with a nonce used."""
-        signed = filter(None, (self.state.transactions[each].signed for each in tx_hashes))
-        authorities = (each.authority for tx in signed for each in tx.delegations)
-        moved = self.state.account_nonces
-        return [each for each in dict.fromkeys(authorities) if each is not None and each in moved]
 
     def _forget_old_marks(self, number: int) -> None:
         """Delete undo data beyond every reorganisation and snapshot, and move the blocks'

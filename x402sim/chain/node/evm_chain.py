@@ -95,8 +95,7 @@ class Sender:
     ) -> None:
         self._node, self._chain_id, self._may_lag = node, chain_id, may_lag
         self.keys = {key.address: key for key in map(PrivateKey, keys)}
-        self._orders: list[_Order] = []
-        """What waits for a nonce."""
+        self._orders: list[_Order] = []  # what waits for a nonce
         self._sending: asyncio.Task[None] | None = None
         """The only task that takes nonces, while there are orders. The end of a caller does not
         cancel the task: the hash of every sent transaction gets into `sent`."""

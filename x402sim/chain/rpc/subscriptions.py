@@ -161,7 +161,13 @@ async def changes(found: Filter, chain: LedgerChain, most: int) -> tuple[list[An
     numbers = range(found.next_block, height + 1)[:most]
     new = [block for n in numbers if (block := await chain.block(n))]
     logs = await _logs(found, chain, new)
-    _remember(found, new, logs)
+    of_block: dict[int, list[Log]] = {}
+    for log in logs:
+        of_block.setdefault(log.block_number, []).append(log)
+    for block in new[-KEPT_BLOCKS:]:
+        found.reported.append((block, of_block.get(block.number, [])))
+        found.next_block = block.number + 1
+    del found.reported[:-KEPT_BLOCKS]
     is_all = found.next_block > height
     if found.kind == "blocks":
         return new, is_all
@@ -196,16 +202,6 @@ async def _logs(found: Filter, chain: LedgerChain, new: list[Block]) -> list[Log
     first = max(new[0].number, found.wanted.from_block)
     last = min(new[-1].number, found.wanted.to_block)
     return await chain.logs(replace(found.wanted, from_block=first, to_block=last))
-
-
-def _remember(found: Filter, new: list[Block], logs: list[Log]) -> None:
-    of_block: dict[int, list[Log]] = {}
-    for log in logs:
-        of_block.setdefault(log.block_number, []).append(log)
-    for block in new[-KEPT_BLOCKS:]:
-        found.reported.append((block, of_block.get(block.number, [])))
-        found.next_block = block.number + 1
-    del found.reported[:-KEPT_BLOCKS]
 
 
 # --- over WebSocket ---------------------------------------------------------------------

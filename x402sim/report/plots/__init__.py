@@ -110,8 +110,7 @@ PLOTS = (
     ),
 )
 _UNKNOWN = "x402sim of an unknown version"
-_MOST_RUNS = 3
-"""The most runs that a caption lists."""
+_MOST_RUNS = 3  # the most runs that a caption lists
 OUTCOMES_CAPTION = "Checks that held (tick) and checks that failed (cross), by scenario and clause."
 
 

@@ -250,8 +250,7 @@ def _looks(row: Row) -> tuple[object, ...]:
 
 PAD = 2.5
 """Free space beside a text, in letters."""
-_HEAD = 1.25
-"""Width of a letter in a lane's head, which is bold and larger."""
+_HEAD = 1.25  # width of a letter in a lane's head, which is bold and larger
 
 
 Place = tuple[int, bool]
@@ -319,13 +318,10 @@ _OTHERS = "other payers"
 _WORD, _ALARM = "#efefef", "#f8dccb"
 _ARROW, _TEXT = 0.38, -0.06
 """Offsets of an arrow and of its text from the middle of the row, in rows, downwards."""
-_LETTER = 0.55
-"""Mean width of a letter, as a share of the font size."""
+_LETTER = 0.55  # mean width of a letter, as a share of the font size
 _LEFT_SHARE = 0.02
-_WIDEST_MM = 240
-"""Widest new figure; wider texts are cut."""
-_OWN_SIZE = 7.5
-"""Font size in a new figure, in points."""
+_WIDEST_MM = 240  # widest new figure; wider texts are cut
+_OWN_SIZE = 7.5  # font size in a new figure, in points
 
 
 @styled

@@ -27,8 +27,7 @@ from x402sim.report.reading import Source, journal_of, reading_of
 from x402sim.report.trace import CHAIN, LANES
 
 _MOST_ROWS = 12
-_ENOUGH = 5
-"""Least number of answers for quartiles."""
+_ENOUGH = 5  # least number of answers for quartiles
 _COLOURS = {"service": BLUE, "facilitator": VERMILLION, "explorer": GREEN, CHAIN: PURPLE}
 
 

@@ -14,8 +14,7 @@ from x402sim.service.store.database import HELD
 
 _OF_ONE = ("", "-wal", "-shm", "-journal")
 """The ends of the names of SQLite's files for one database."""
-_MOST_BYTES = 200
-"""A name may have 255 bytes, and the files beside a database have longer names."""
+_MOST_BYTES = 200  # a name may have 255 bytes, and the files beside a database have longer names
 
 
 def require_file(file: Path) -> None:
