@@ -158,12 +158,7 @@ def _is_share(column: Any) -> bool:
 
 
 def _facts(
-    group: "DataFrame",
-    name: str,
-    unit: Unit,
-    confidence: float,
-    *,
-    is_event: bool,
+    group: "DataFrame", name: str, unit: Unit, confidence: float, *, is_event: bool
 ) -> dict[str, Any]:
     known = group[["seed", name]].dropna().astype({name: "float64"})
     units = counted(known["seed"].to_numpy(), known[name].to_numpy(), unit)

@@ -19,12 +19,7 @@ from x402sim.clock import Clock
 from x402sim.protocol.bazaar import BAZAAR, DISCOVERY_PATH, RESPONSES, Item, faults_in, listed_url
 from x402sim.protocol.messages import Wire, encode
 from x402sim.protocol.permit2_payments import Permit2Payment
-from x402sim.protocol.x402 import (
-    AnyRequirements,
-    RequirementsV1,
-    StandardPayment,
-    to_base64,
-)
+from x402sim.protocol.x402 import AnyRequirements, RequirementsV1, StandardPayment, to_base64
 
 AnyPayment = StandardPayment | Permit2Payment
 

@@ -14,14 +14,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 from msgspec import structs
 
-from x402sim.chain.base import (
-    Call,
-    ChainClient,
-    ChainError,
-    ChainUnavailable,
-    Reverted,
-    TxReceipt,
-)
+from x402sim.chain.base import Call, ChainClient, ChainError, ChainUnavailable, Reverted, TxReceipt
 from x402sim.chain.reverts import Cause, cause
 from x402sim.clock import Clock
 from x402sim.durations import ServiceTime, require_servers

@@ -42,12 +42,7 @@ from x402sim.protocol.permit2 import (
     permit2_digest,
     signer_of as permit2_signer,
 )
-from x402sim.protocol.permit2_payments import (
-    SPONSORED_PERMIT,
-    UPTO,
-    permit_of,
-    sponsored_permit_in,
-)
+from x402sim.protocol.permit2_payments import SPONSORED_PERMIT, UPTO, permit_of, sponsored_permit_in
 from x402sim.protocol.recognize import MessageType, Recognized, recognize, recognized
 from x402sim.protocol.values import Fact, amount_in, amount_of, meant, point, shortened
 from x402sim.protocol.ways import Dialect, Way, dialect_of, network_called, ways_of

@@ -232,9 +232,7 @@ def frame(
     flat = chain.from_iterable([each] if isinstance(each, Column) else each for each in columns)
     form = Form(about, tuple(flat), more)
 
-    def declare(
-        make: Callable[[Journal, Form], pd.DataFrame],
-    ) -> Callable[[Journal], pd.DataFrame]:
+    def declare(make: Callable[[Journal, Form], pd.DataFrame]) -> Callable[[Journal], pd.DataFrame]:
         def table(journal: Journal) -> pd.DataFrame:
             with _no_collector():
                 return make(journal, form)

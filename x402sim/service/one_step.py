@@ -32,13 +32,7 @@ from x402sim.protocol.header import encode_header
 from x402sim.protocol.messages import BadMessage, SettlementRequest, decode
 from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.refusals import Finality, Refusal, RequestError, SettlementRefused, Unpaid
-from x402sim.protocol.rules import (
-    GRACE_S,
-    MATCH,
-    InvalidReason,
-    Verification,
-    first_broken,
-)
+from x402sim.protocol.rules import GRACE_S, MATCH, InvalidReason, Verification, first_broken
 from x402sim.service.payments import accept, key_ends_s, lasts_too_long, pay, reserve_key
 from x402sim.service.proofs import is_entitled
 from x402sim.service.state import Service

@@ -204,11 +204,7 @@ async def _offer(ask: Ask, resource: str, error: str) -> dict[str, Any]:
 
 
 async def _ask(
-    app: ASGIApp,
-    request: Request,
-    bought: _Bought,
-    payment: Mapping[str, str],
-    answered: Answered,
+    app: ASGIApp, request: Request, bought: _Bought, payment: Mapping[str, str], answered: Answered
 ) -> None:
     """Send the service the request that a tool is, and call `answered` when it has answered."""
     (tool_name, tool, body), scope = bought, request.scope

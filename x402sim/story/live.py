@@ -451,11 +451,7 @@ class LiveWorld:
 
 
 def _facilitator_request(
-    verb: str,
-    required: Answer,
-    header: str,
-    version: int | None,
-    requirements: dict[str, Any],
+    verb: str, required: Answer, header: str, version: int | None, requirements: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
     """Return the path and the body of a request to "verify" or "settle".
 

@@ -41,14 +41,7 @@ from x402sim.text import tracebacks
 from x402sim.text.words import changed, described, duration
 from x402sim.world.chains import DEFAULT_CHAIN
 from x402sim.world.loop import Deadlock, VirtualLoop, run_anywhere, run_virtual
-from x402sim.world.scenario import (
-    Scenario,
-    ScenarioFunction,
-    file_of,
-    find,
-    scenario_of,
-    source_of,
-)
+from x402sim.world.scenario import Scenario, ScenarioFunction, file_of, find, scenario_of, source_of
 from x402sim.world.world import Deployment, World
 
 log = logging.getLogger("x402sim")

@@ -45,14 +45,7 @@ from x402sim.spec.needs import Need
 from x402sim.tasks import InFlight, cancel_all
 from x402sim.text.words import unknown
 from x402sim.world.chains import FixedBlocks
-from x402sim.world.link import (
-    Asgi,
-    Link,
-    PartClient,
-    Watch,
-    is_acting,
-    linking,
-)
+from x402sim.world.link import Asgi, Link, PartClient, Watch, is_acting, linking
 from x402sim.world.loop import VirtualLoop, most_common
 from x402sim.world.running_world import RunningWorld, build, running
 from x402sim.world.strike import ABORT

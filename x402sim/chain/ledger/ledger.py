@@ -26,13 +26,7 @@ from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.frame import Frame, Token
 from x402sim.chain.ledger.machine import Machine, Which, admit
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS
-from x402sim.chain.ledger.operations import (
-    ARRIVALS,
-    OPERATIONS,
-    Operation,
-    OperationLog,
-    signed_of,
-)
+from x402sim.chain.ledger.operations import ARRIVALS, OPERATIONS, Operation, OperationLog, signed_of
 from x402sim.chain.ledger.permit2 import Running
 from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.ledger.storage import word_at

@@ -32,12 +32,7 @@ from x402sim.chain.ledger import gas, permit2, token as fiat
 from x402sim.chain.ledger.frame import DELEGATION, Execution, Frame, Token
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
 from x402sim.chain.ledger.state import Archive, LedgerState, LogIndex, passes
-from x402sim.http.limits import (
-    MAX_MINED_BYTES,
-    MAX_POOL,
-    MAX_POOL_BYTES,
-    MAX_QUEUED,
-)
+from x402sim.http.limits import MAX_MINED_BYTES, MAX_POOL, MAX_POOL_BYTES, MAX_QUEUED
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, checksum, keccak256
 from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.permit2 import CONTRACTS

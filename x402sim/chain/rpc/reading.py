@@ -17,13 +17,7 @@ from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.rpc import jsonrpc
-from x402sim.chain.rpc.subscriptions import (
-    AT_ONCE,
-    EVERYTHING,
-    Filters,
-    Subscriptions,
-    TooManyLogs,
-)
+from x402sim.chain.rpc.subscriptions import AT_ONCE, EVERYTHING, Filters, Subscriptions, TooManyLogs
 from x402sim.http.limits import MAX_LOGS
 from x402sim.protocol.crypto import Address, keccak256, to_hex
 from x402sim.protocol.rpc_values import (

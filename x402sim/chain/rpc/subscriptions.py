@@ -35,13 +35,7 @@ from x402sim.http.limits import (
 from x402sim.http.web import connection
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.messages import encode
-from x402sim.protocol.rpc_values import (
-    BadParams,
-    Json,
-    read_object,
-    read_text,
-    shown,
-)
+from x402sim.protocol.rpc_values import BadParams, Json, read_object, read_text, shown
 from x402sim.tasks import Turns
 
 AT_ONCE = 100

@@ -18,13 +18,7 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.rules import MATCH, Verification, first_broken
 from x402sim.protocol.x402_reasons import PENDING, Meaning, meaning_of
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.service.upstream.facilitator import (
-    Endpoints,
-    Moved,
-    NotMoved,
-    Outcome,
-    Verdict,
-)
+from x402sim.service.upstream.facilitator import Endpoints, Moved, NotMoved, Outcome, Verdict
 
 _REFUSALS: dict[Meaning, Refusal] = {
     Meaning.FUNDS: Refusal.INSUFFICIENT_BALANCE,

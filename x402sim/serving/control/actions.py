@@ -13,15 +13,7 @@ from starlette.responses import Response
 
 from x402sim import events
 from x402sim.chain import contract
-from x402sim.chain.base import (
-    PLENTY_WEI,
-    Call,
-    ChainError,
-    Controls,
-    Log,
-    LogFilter,
-    require_depth,
-)
+from x402sim.chain.base import PLENTY_WEI, Call, ChainError, Controls, Log, LogFilter, require_depth
 from x402sim.chain.reverts import cause
 from x402sim.http.web import Refused, bad_body
 from x402sim.payer.wallet import Wallet
