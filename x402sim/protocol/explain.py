@@ -243,7 +243,6 @@ def _of_way(way: Way, known: Mapping[str, Network]) -> Decoded:
 
 
 def _of_message(found: Recognized, known: Mapping[str, Network], now_s: int) -> Iterator[Finding]:
-    """Yield the faults of a message itself, without the parts."""
     other = None
     if found.kind is MessageType.PAYMENT and found.dialect is not Dialect.TWO_STEPS:
         assert found.dialect is not None
@@ -418,7 +417,6 @@ def _read(fields: Any) -> Recognized:
 
 
 def _of_items(fields: Mapping[str, Any], known: Mapping[str, Network]) -> Iterator[Decoded]:
-    """Yield the ways to pay of each resource in a list of discovery."""
     for item in listed_in(fields) or ():
         listed = item.get("accepts") if isinstance(item, dict) else None
         for each in listed if isinstance(listed, list) else ():
@@ -431,7 +429,6 @@ def _of_items(fields: Mapping[str, Any], known: Mapping[str, Network]) -> Iterat
 
 
 def _of_sponsored(found: Recognized, known: Mapping[str, Network], now_s: int) -> Iterator[Decoded]:
-    """Yield the EIP-2612 permit for Permit2 in the extensions of a payment by Permit2."""
     if (signed := found.signed) is None or signed.permit2 is None:
         return
     network, offered = network_of(found, signed, known), found.fields["accepted"]

@@ -637,7 +637,6 @@ def _of_hash(fields: Fields, name: str, network: Any) -> Iterator[Finding]:
 
 
 def _of_payer(fields: Fields, network: Any) -> Iterator[Finding]:
-    """Yield a wrong address in `payer`, on an EVM network."""
     if fields.get("payer") in (None, "") or family_of(network) is Family.OTHER:
         return
     try:

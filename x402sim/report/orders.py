@@ -309,7 +309,6 @@ class Orders:
     # --- the money ---------------------------------------------------------------------
 
     def _count_money(self, reading: Reading) -> None:
-        """Count each order's money and gas from the transactions in the chain."""
         gas_of = dict(standing(reading.journal).rows("tx_hash", "gas"))
         used, taken = self._used.get, set[int]()
         (metered,) = tables(reading.journal, events.UsageSettled)

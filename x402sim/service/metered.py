@@ -158,7 +158,6 @@ async def _required(
 
 
 def _read(text: str) -> _Paid:
-    """Read a payment; raises `Unpaid`."""
     try:
         payment = words.permit2_payment_of(body := x402.from_base64(text))
         auth, signature = words.message_of(payment)

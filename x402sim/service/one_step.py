@@ -420,7 +420,6 @@ def code_of(refusal: Refusal, version: x402.Version) -> str:
 
 
 def _refused(service: Service, paid: OneStep, why: SettlementRefused) -> Unpaid:
-    """Return what answers a payment that was not settled."""
     row, code = why.refusal.row, code_of(why.refusal, paid.version)
     is_kept = row.resend or (row.final is Finality.STATED and not why.final)
     reason = str(why)

@@ -433,7 +433,6 @@ class IdleTimeout:
             self._timer = self._loop.call_at(next_s, self._check)
 
     def _is_stuck(self) -> bool:
-        """Return whether no request is in flight, and only timers of periodic work are set."""
         if not isinstance(self._loop, VirtualLoop) or self._in_flight or self._loop.must_wait:
             return False
         return not self._clock.is_awaited and not self._loop.is_awaited

@@ -238,7 +238,6 @@ class _Peer:
 
     @property
     def is_reusable(self) -> bool:
-        """Whether another request may follow on this connection."""
         is_open = not self.reader.at_eof() and not self.writer.is_closing()
         return is_open and self.http.our_state is h11.DONE and self.http.their_state is h11.DONE
 

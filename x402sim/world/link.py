@@ -89,7 +89,6 @@ class _Exchange(Connection):
         return self.answered.done() and not self.answered.cancelled()
 
     async def served_by(self, app: ASGIApp) -> None:
-        """Have an application serve the request, to its end."""
         why = "the server sent no answer"
         try:
             request, url = self._request, self._request.url

@@ -329,7 +329,6 @@ class LedgerChain:
     # --- operations ------------------------------------------------------------------
 
     def _open(self) -> Machine:
-        """Return a machine after a replay of the log, or a new machine."""
         operations = self._log.read() if self._log else []
         if not operations and self._has_history:
             raise ChainError("the chain file is empty, but its database has payments")

@@ -527,7 +527,6 @@ class Machine:
         state.remove(state.transactions, tx.hash)
 
     def _undo_to(self, mark: int) -> None:
-        """Undo to a mark, and delete the blocks and snapshots after it."""
         self.state.undo(mark)
         height = self.state.height
         self._block_marks = {n: m for n, m in self._block_marks.items() if n <= height}
@@ -635,7 +634,6 @@ class Machine:
         )
 
     def _run(self, state: LedgerState, call: Call, now_s: int, left: int) -> Execution:
-        """Run a transaction's call with the gas that is left, in the called contract."""
         if call.to not in (self.token.network.asset, *CONTRACTS):
             return _pay(state, call)
         is_forced = self.forced_reverts.strike(call)

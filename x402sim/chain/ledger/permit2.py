@@ -123,7 +123,6 @@ class Running(msgspec.Struct, gc=False):
         self.transfer(auth.token, auth.from_, auth.to, amount_base)
 
     def _require_signed(self, owner: Address, digest: bytes, signature: bytes) -> None:
-        """Raise `Reverted` unless the owner has signed."""
         if owner in self.state.codes:
             answer = call_other(self.state, owner, abi.is_valid_signature(digest, signature))
             if len(answer) < 32:
@@ -272,7 +271,6 @@ def _bitmap(running: Running, arguments: Arguments) -> bytes:
 
 
 def _proxy(upto: bool) -> dict[bytes, Run]:
-    """Return the functions of the proxy of a scheme."""
     kind = UPTO_WITNESS if upto else EXACT_WITNESS
     settle, with_permit = abi.SETTLE_EXACT, abi.SETTLE_EXACT_WITH_PERMIT
     if upto:

@@ -41,7 +41,6 @@ class BatchingNode(LinkedNode):
         return await answered
 
     async def _lane(self) -> None:
-        """Ask whatever waits, until nothing does."""
         try:
             while self._waiting:
                 waiting = self._waiting

@@ -130,7 +130,6 @@ class _Line:
     is_joined: bool
 
     def draw(self, xs: Any, rows: DataFrame, *, has_band: bool) -> None:
-        """Draw means, and a band or error bars around them."""
         ax, (colour, dashes), mark = self.ax, LINES[self.number], MARKS[self.number]
         low, mean, high = (rows[name].to_numpy() for name in ("low", "mean", "high"))
         if has_band:

@@ -476,7 +476,6 @@ class _Diagram:
         )  # fmt: skip
 
     def draw_legend(self) -> None:
-        """Explain the arrows and marks of the diagram, below the axes."""
         kinds = {row.line.kind for row in self._rows if not row.answer}
         outcomes = {row.outcome for row in self._rows if row.line.kind == "answer" or row.answer}
         colours = {_COLOURS.get(outcome, VERMILLION) for outcome in outcomes}

@@ -113,7 +113,6 @@ class StandardFacilitator:
     def _paid(
         self, payment: PresentedPayment, requirements: PaymentRequirements
     ) -> tuple[x402.PaymentV2, x402.RequirementsV2]:
-        """Return the payment in version 2, and what it pays for."""
         assert payment.signed is not None
         wanted = x402.requirements_v2(requirements, self._network)
         payload = x402.exact_payload(payment.signed.authorization, payment.signed.signature)
