@@ -112,7 +112,13 @@ class Dependencies:
         self._imported = imports(source.encode(), home.get("__package__") or "")
         self._seen: set[str] = set()
         self._add_root(root, name)
-        self._add_imported()
+        libraries = []
+        for module, file in imported(self._imported, known=self._file):
+            if file is None:
+                libraries.append(module.partition(".")[0])
+            else:
+                self._add_file(module, file)
+        self.versions |= versions_of(each for each in dict.fromkeys(libraries) if each != "x402sim")
 
     def _add_root(self, root: Any, name: str) -> None:
         if isinstance(root, partial):
@@ -179,15 +185,6 @@ class Dependencies:
         self._imported.append(of.__module__)
 
     # --- files -----------------------------------------------------------------------
-
-    def _add_imported(self) -> None:
-        libraries = []
-        for name, file in imported(self._imported, known=self._file):
-            if file is None:
-                libraries.append(name.partition(".")[0])
-            else:
-                self._add_file(name, file)
-        self.versions |= versions_of(each for each in dict.fromkeys(libraries) if each != "x402sim")
 
     def _add_file(self, name: str, file: Path) -> None:
         if name != "__main__":

@@ -202,23 +202,18 @@ def _run_to(origin: Origin, versions: Mapping[str, str], done: "list[Done]") -> 
     except Exception as error:
         at = next(iter(reversed([line for line in tracebacks.lines(error) if place])), "")
         wrong = f"it raised {tracebacks.summary(error)}" + (f" ({at})" if at else "")
-        wrong += _what_to_do(error, versions)
+        if isinstance(error, ModuleNotFoundError):
+            name = (error.name or "").partition(".")[0]
+            version = f"=={versions[name]}" if name in versions else ""
+            wrong += f"; install it, such as by: pip install {name}{version}"
+        elif isinstance(error, FileNotFoundError):
+            wrong += f"; data are not carried: put a copy into {SOURCES}/, where the program runs"
         raise NotRepeatable(f"`{program}` did not come to what it saved: {wrong}") from error
     else:
         wrong = "it ended"
     raise NotRepeatable(
         f"`{program}` did not come to call {origin.calls[-1]} of those that save: {wrong}"
     )
-
-
-def _what_to_do(error: Exception, versions: Mapping[str, str]) -> str:
-    if isinstance(error, ModuleNotFoundError):
-        name = (error.name or "").partition(".")[0]
-        version = f"=={versions[name]}" if name in versions else ""
-        return f"; install it, such as by: pip install {name}{version}"
-    if isinstance(error, FileNotFoundError):
-        return f"; data are not carried: put a copy into {SOURCES}/, where the program runs"
-    return ""
 
 
 _RUN_CELLS = """from x402sim.experiments.reproduce import play_cells

@@ -119,9 +119,12 @@ def table_of(points: Sequence[Point], work: Work) -> bytes:
     except pa.ArrowInvalid as error:
         raise TypeError(f"a column has values of several types: {error}") from error
     parts = parts if plain else []
+    units: dict[str, str] = {}
     for each in points:
         if isinstance(each.result, pa.Table):
             parts.append((each.result, [each] * each.result.num_rows))
+            named = (each.result.schema.metadata or {}).get(_UNITS, b"{}")
+            units |= msgspec.json.decode(named, type=dict[str, str])
     table = joined([_own_columns(part, owners, work.replay) for part, owners in parts])
     for number, (name, label) in enumerate(work.labels.items()):
         table = table.add_column(number, name, pa.array([label] * table.num_rows))
@@ -129,20 +132,12 @@ def table_of(points: Sequence[Point], work: Work) -> bytes:
     seeds, journals = tuple(each.seed for each in points), tuple(each.journals for each in points)
     lines = rows_of(table)
     rows_sha256 = tuple(lines_sha256(lines.get(seed, ())) for seed in seeds)
-    done = Done(work.key, seeds, failed, _units_of(points), journals, rows_sha256)
+    done = Done(work.key, seeds, failed, units, journals, rows_sha256)
     meta = msgspec.json.encode(done, order="deterministic")
     table = table.replace_schema_metadata({_META: meta})
     file = io.BytesIO()
     pq.write_table(table, file)
     return file.getvalue()
-
-
-def _units_of(points: Sequence[Point]) -> dict[str, str]:
-    units: dict[str, str] = {}
-    for table in (each.result for each in points if isinstance(each.result, pa.Table)):
-        named = (table.schema.metadata or {}).get(_UNITS, b"{}")
-        units |= msgspec.json.decode(named, type=dict[str, str])
-    return units
 
 
 def _own_columns(table: Any, points: Sequence[Point], replay: str) -> Any:

@@ -245,24 +245,13 @@ async def spend(service: Service, paid: OneStep, content: Response, connection: 
         if policy.serves_first:
             content.background = cast(Any, partial(_settle_afterwards, service, paid))
         return
-    if _take_answer(service, paid):
+    if service.store.served.begin(payment_id, service.answering):
         content.headers["X-Payment-Id"] = payment_id
         if paid.key is not None:
             keep(service, (payment_id, paid.resource), paid.key, content, paid.valid_before)
         content.background = cast(Any, partial(_conclude, service, paid, connection))
-
-
-def _take_answer(service: Service, paid: OneStep) -> bool:
-    """Take the one answer that a payment buys.
-
-    Raises `Unpaid` if the answer was given, or if another request has taken it. If decision
-    5/authorization-once is switched, returns False instead: the answer is given again.
-    """
-    if service.store.served.begin(paid.settlement.payment_id, service.answering):
-        return True
-    if not service.env.settings.decisions.authorization_once:
-        return False
-    raise _served_already(service, paid)
+    elif service.env.settings.decisions.authorization_once:  # else the answer is given again
+        raise _served_already(service, paid)
 
 
 def require_unserved(service: Service, paid: OneStep) -> None:

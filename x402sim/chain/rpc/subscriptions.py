@@ -154,7 +154,11 @@ async def changes(found: Filter, chain: LedgerChain, most: int) -> tuple[list[An
     height = await chain.height()
     numbers = range(found.next_block, height + 1)[:most]
     new = [block for n in numbers if (block := await chain.block(n))]
-    logs = await _logs(found, chain, new)
+    logs: list[Log] = []
+    if new and found.kind == "logs":
+        first = max(new[0].number, found.wanted.from_block)
+        last = min(new[-1].number, found.wanted.to_block)
+        logs = await chain.logs(replace(found.wanted, from_block=first, to_block=last))
     of_block: dict[int, list[Log]] = {}
     for log in logs:
         of_block.setdefault(log.block_number, []).append(log)
@@ -188,14 +192,6 @@ async def _undo(found: Filter, chain: LedgerChain) -> list[Log]:
         found.next_block = block.number
         gone += logs
     return gone
-
-
-async def _logs(found: Filter, chain: LedgerChain, new: list[Block]) -> list[Log]:
-    if not new or found.kind != "logs":
-        return []
-    first = max(new[0].number, found.wanted.from_block)
-    last = min(new[-1].number, found.wanted.to_block)
-    return await chain.logs(replace(found.wanted, from_block=first, to_block=last))
 
 
 # --- over WebSocket ---------------------------------------------------------------------

@@ -183,8 +183,10 @@ def _quiet(paired: list[Row], reading: Reading) -> list[Row]:
     }
 
     def quiet(row: Row) -> tuple[object, ...]:
-        line = row.line
-        is_quiet = line.seq in idle or _is_good_read(row, reading.services)
+        line, answer = row.line, row.answer
+        is_read = line.left in reading.services and line.right == CHAIN and "_send" not in line.text
+        is_good = answer is not None and answer.text == "200" and answer.outcome == "served"
+        is_quiet = line.seq in idle or (is_read and is_good)
         return (line.left,) if is_quiet else (line.seq, line.kind)
 
     found = []
@@ -206,12 +208,6 @@ def _quiet(paired: list[Row], reading: Reading) -> list[Row]:
 
 def _one_of_reads(reads: list[Row]) -> list[Row]:
     return [replace(reads[0], times=len(reads), are_reads=True)] if len(reads) > 1 else reads
-
-
-def _is_good_read(row: Row, services: Collection[str]) -> bool:
-    line, answer = row.line, row.answer
-    is_read = line.left in services and line.right == CHAIN and "_send" not in line.text
-    return is_read and answer is not None and answer.text == "200" and answer.outcome == "served"
 
 
 def _folded(paired: list[Row], services: Collection[str]) -> Iterator[Row]:
