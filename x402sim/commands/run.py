@@ -143,7 +143,6 @@ def document(seed: int, all_played: Sequence[Played]) -> dict[str, Any]:
 
 MAX_CHECKS = 5
 """Failed checks of one scenario that are printed in full."""
-MAX_NAME = 24
 _SENTENCES = {clause.id: clause.text for clause in CLAUSES} | UPTO_CLAUSES
 
 
@@ -169,7 +168,7 @@ def row(names: Sequence[str], played: Played) -> str:
 
 
 def _cells(names: Sequence[str], name: str, outcome: str, *numbers: str) -> str:
-    size = min(MAX_NAME, max(len("scenario"), *map(len, names)))
+    size = min(24, max(len("scenario"), *map(len, names)))
     shown = name if len(name) <= size else name[: size - 1] + "…"
     widths = (7, 6, 13, 10)
     cells = [f"{number:>{width}}" for number, width in zip(numbers, widths, strict=True)]

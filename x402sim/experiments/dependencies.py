@@ -33,7 +33,6 @@ from x402sim.report.bundle import (
     versions_of,
 )
 
-_NUMERIC = ("numpy", "pandas", "scipy")
 _STORY = re.compile(r"([^\n\0]{1,300}\.py)(:\w+)?")
 """A text that `World.play` reads as a file with a scenario."""
 _FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
@@ -103,7 +102,7 @@ class Dependencies:
 
     def __init__(self, root: Any, name: str, home: Namespace) -> None:
         self.digests: dict[str, str] = {}
-        self.versions = own_versions() | versions_of(_NUMERIC)
+        self.versions = own_versions() | versions_of(("numpy", "pandas", "scipy"))
         self.unread: list[str] = []
         self.files: dict[str, Path] = {}
         """The user's own files except the experiment's, by module or by name."""

@@ -51,7 +51,6 @@ from x402sim.text import tracebacks
 from x402sim.text.words import as_given
 from x402sim.version import VERSION
 
-INVARIANTS = "invariant/"
 _HERE = tracebacks.shown(__file__)
 
 
@@ -153,7 +152,7 @@ def _text(error: BaseException) -> str:
     broken = [check.clause for check in checks_of(run.journal) if not check.ok]
     if broken:
         text += f" ({', '.join(dict.fromkeys(broken))})"
-    if any(clause.startswith(INVARIANTS) for clause in broken):
+    if any(clause.startswith("invariant/") for clause in broken):
         text += "; if that is what you study: World(invariants=False)"
     return text
 

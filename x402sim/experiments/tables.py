@@ -176,13 +176,11 @@ def decoded(parquet: bytes) -> Done:
     return done
 
 
-_NOT_RESULTS = ["trace", "replay"]  # columns about failures that differ from machine to machine
-
-
 def rows_of(table: Any) -> dict[int, list[str]]:
     """Return the hash lines of each seed's rows; `report.bundle` defines them."""
     found: dict[int, list[str]] = {}
-    for row in table.drop_columns(_NOT_RESULTS).to_pylist():
+    # traces and commands differ from machine to machine
+    for row in table.drop_columns(["trace", "replay"]).to_pylist():
         found.setdefault(row["seed"], []).append(row_line(row))
     return found
 

@@ -48,7 +48,6 @@ from x402sim.protocol.values import Fact, amount_in, amount_of, meant, point, sh
 from x402sim.protocol.ways import Dialect, Way, dialect_of, network_called, ways_of
 from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEADERS, RequirementsV2
 
-_SHORTENED = ("signature", "paymentHeader")
 _PARTS = ("paymentRequirements", "accepts", "items", "resources", "paymentPayload")
 """Fields shown as separate parts."""
 
@@ -135,7 +134,7 @@ def _value(name: str, value: Any, now_s: int) -> Any:
     """Return a field's value: a signature shortened, a time with the date."""
     if name in ("timestamp", "expiresAt") and type(value) is int:
         return point(value, now_s, is_ms=True)
-    if name in _SHORTENED and isinstance(value, str) and len(value) > 60:
+    if name in ("signature", "paymentHeader") and isinstance(value, str) and len(value) > 60:
         return shortened(value)
     return value
 

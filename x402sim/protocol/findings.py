@@ -186,7 +186,7 @@ def _of_others(way: Way, network: Network | None) -> Finding | None:
         return _skip("network", name, "an EVM chain: no other is looked at", "payers of that chain")
     if way.dialect is Dialect.TWO_STEPS:
         return None
-    if method in _METHODS and not _is_by_permit2(way):
+    if method in ("permit2", "erc7710") and not _is_by_permit2(way):
         wanted = "'eip3009', or none: no other method is looked at"
         return _skip("extra.assetTransferMethod", method, wanted, "payers of that method")
     if way.extra.get(PAYMENT_FLOW) == "escrow":
@@ -325,9 +325,6 @@ def of_sponsored(
         seen = "no signature" if signer is None else f"signed by {crypto.checksum(signer)}"
         wanted = f"a signature of {info.from_} for the domain of {network.token_name}"
         yield Finding(f"{SPONSORED_PERMIT}.signature", seen, wanted, "Sign it with that key.")
-
-
-_METHODS = ("permit2", "erc7710")  # the other transfer methods of the scheme "exact" on EVM chains
 
 
 def _is_other_token(way: Way, network: Network) -> bool:

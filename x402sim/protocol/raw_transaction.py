@@ -27,7 +27,6 @@ _LEGACY_FIELDS = 9
 _FIELDS = {ACCESS_LIST: 11, DYNAMIC_FEE: 12, SET_CODE: 13}
 _DELEGATION = b"\x05"  # the signed byte before the fields of an account's delegation (EIP-7702)
 _MAX_UINT64 = 2**64 - 1
-AccessList = tuple[tuple[Address, tuple[bytes, ...]], ...]
 
 
 class BadTransaction(ValueError):
@@ -66,7 +65,7 @@ class SignedTransaction(msgspec.Struct, frozen=True, kw_only=True):
     to: Address | None
     value: int
     data: bytes
-    access_list: AccessList
+    access_list: tuple[tuple[Address, tuple[bytes, ...]], ...]
     v: int
     """27, 28 or the chain's of EIP-155 for type 0; 0 or 1 for the others."""
     r: int

@@ -29,7 +29,6 @@ from x402sim.text.words import as_given
 Sells = Mapping[str, Any] | Sequence[Good]
 """Goods by "GET /weather 0.01": a body, or a function that makes one of a request."""
 JSON = "application/json"
-_METHODS = ("get", "post", "put", "patch", "delete")
 
 
 def read_good(text: str, answer: Answer, *, every_method: bool = False) -> Good:
@@ -197,7 +196,7 @@ def of_openapi(file: Path) -> Iterator[Good]:
     try:
         document = _document(file)
         for path, operations in document["paths"].items():
-            for method in _METHODS:
+            for method in ("get", "post", "put", "patch", "delete"):
                 if method in operations:
                     yield from _operation(document, method, path, operations[method])
     except OSError as error:

@@ -23,8 +23,6 @@ from x402sim.spilling import Spilling
 from x402sim.story.stages import Stage
 from x402sim.world.running_world import RunningWorld
 
-TransferFields = tuple[str, str, int]
-"""A transfer: from, to, base units."""
 Use = tuple[bytes, bytes]
 """The nonce of an authorization, and the using transaction."""
 CONSERVED, WITHIN_DEPOSIT, GRANTED_IF_PAID, PAID_ONCE, ORDER_ONCE, SERVED_IF_PAID = LAWS
@@ -34,7 +32,7 @@ STANDS = "a transfer that stands when it is served"
 class _Mined(msgspec.Struct, frozen=True, gc=False):
     """The transfers of a transaction, and the authorizations used to pay."""
 
-    transfers: tuple[TransferFields, ...] = ()
+    transfers: tuple[tuple[str, str, int], ...] = ()  # from, to, base units
     used: tuple[bytes, ...] = ()
 
 

@@ -216,10 +216,6 @@ _Configuration = Decisions | ExplorerSettings | FacilitatorSettings | Settings
 """Options of which only the fields other than the default are written."""
 
 
-_NETWORKS = {"MAINNET": MAINNET, "BASE_SEPOLIA": BASE_SEPOLIA}
-"""The networks that have a public name; the default is never written."""
-
-
 _RECORDED = (
     "latency",
     "block_time_s",
@@ -252,7 +248,7 @@ def _names(given: object) -> tuple[str, ...] | UnsetType:
 
 
 def _python(value: Any) -> str:
-    for name, network in _NETWORKS.items():
+    for name, network in {"MAINNET": MAINNET, "BASE_SEPOLIA": BASE_SEPOLIA}.items():
         if value == network:
             return name
     if isinstance(value, Mapping):

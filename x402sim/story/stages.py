@@ -240,14 +240,13 @@ class _Nonces:
         return stream.randbytes(32)
 
 
-OpenEndpoint = Callable[[ASGIApp], Awaitable[Endpoint]]
 NEWEST = 1000
 """How many of the newest events an error counts."""
 
 
 @asynccontextmanager
 async def in_process(
-    world: World, open_endpoint: OpenEndpoint | None = None
+    world: World, open_endpoint: Callable[[ASGIApp], Awaitable[Endpoint]] | None = None
 ) -> AsyncIterator[Stage]:
     """Build a world, run the world until the scenario ends, and close all; raises `ChainError`.
 
