@@ -119,19 +119,16 @@ def _skip(about: str, sent: Any, wanted: str, whose: str) -> Finding:
 def of_way(way: Way, known: Mapping[str, Network], url: str | None = None) -> Iterator[Finding]:
     """Yield the faults of a way to pay; `url` is the requested URL."""
     fields, network = way.fields, way.network(known)
+    seconds, sent = fields.get("maxTimeoutSeconds"), _shown(fields, "maxTimeoutSeconds")
     if (other := _of_others(way, network)) is not None:
         yield other
-        # the types of fields, which every scheme and chain has
-        for name in (*_TEXTS, way.amount_name):
-            if not isinstance(way.fields.get(name), str) or not way.fields[name]:
+        for name in ("scheme", "network", "asset", "payTo", way.amount_name):
+            if not isinstance(fields.get(name), str) or not fields[name]:
                 do = f"Write {name} as a JSON string: every scheme and chain has it."
-                yield Finding(name, _shown(way.fields, name), "a string", do)
-        seconds = way.fields.get("maxTimeoutSeconds")
+                yield Finding(name, _shown(fields, name), "a string", do)
         if type(seconds) not in (int, float):
             do = "Write a number, such as 300."
-            yield Finding(
-                "maxTimeoutSeconds", _shown(way.fields, "maxTimeoutSeconds"), "a number", do
-            )
+            yield Finding("maxTimeoutSeconds", sent, "a number", do)
         return
     if fields.get("scheme") != SCHEME and not _is_by_permit2(way):
         do = f"Write {SCHEME!r}, or the name of a scheme that your payers know."
@@ -141,7 +138,6 @@ def of_way(way: Way, known: Mapping[str, Network], url: str | None = None) -> It
     yield from _of_facilitator(way)
     yield from _of_address(fields, "payTo")
     yield from _of_amount(way, network)
-    seconds, sent = fields.get("maxTimeoutSeconds"), _shown(fields, "maxTimeoutSeconds")
     if type(seconds) is not int or not 1 <= seconds < 2**31:
         do = "Write a number, such as 300."
         yield Finding("maxTimeoutSeconds", sent, "a whole number of seconds", do)
@@ -340,9 +336,6 @@ def _is_other_token(way: Way, network: Network) -> bool:
         and is_named
         and name != network.token_name
     )
-
-
-_TEXTS = ("scheme", "network", "asset", "payTo")
 
 
 def _of_network(

@@ -88,11 +88,11 @@ def agents(service: Service) -> list[Agent]:
     env, nothing = service.env, service.env.settings.reputation.of(Track())
     if env.shop:
         # an agent for each path; with holes, it sums up what was bought
-        shop, known = service.env.shop, service.store.payments.reputations()
+        shop, scores = env.shop, service.store.payments.reputations()
         sold = {good.path: (good, price_base) for good, price_base in shop.priced}
         made = []
         for path, (good, price_base) in sold.items():
-            mine = [value for bought, value in known.items() if shop.sells(bought, path)]
+            mine = [value for bought, value in scores.items() if shop.sells(bought, path)]
             made.append(
                 Agent(
                     id=good.name,
@@ -100,7 +100,7 @@ def agents(service: Service) -> list[Agent]:
                     description=good.description or good.name,
                     resource=path,
                     price=str(price_base),
-                    pay_to=checksum(service.env.pay_to),
+                    pay_to=checksum(env.pay_to),
                     reputation=sum(mine) if mine else nothing,
                 )
             )
