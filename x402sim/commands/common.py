@@ -348,7 +348,6 @@ def print_facts(facts: Mapping[str, Any], *, err: bool = False) -> None:
 
 
 def _as_text(value: Any) -> str:
-    """Return a fact as text: a list joined by commas, JSON as JSON, anything else by `str`."""
     if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
         return ("; " if any("," in each for each in value) else ", ").join(value)
     is_json = value is None or isinstance(value, dict | list | bool)

@@ -77,11 +77,7 @@ Most = Annotated[
 ]
 Tool = Annotated[
     str | None,
-    typer.Option(
-        help="Tool of the MCP server at URL.",
-        metavar="NAME",
-        envvar="X402SIM_TOOL",
-    ),
+    typer.Option(help="Tool of the MCP server at URL.", metavar="NAME", envvar="X402SIM_TOOL"),
 ]
 Arguments = Annotated[
     str | None,

@@ -609,10 +609,7 @@ class Purchase:
     # --- the payer -----------------------------------------------------------------------
 
     def _choose(self, response: httpx.Response) -> FlowAuth:
-        """Return the payer of the first payable offer of a 402.
-
-        Raises `PaymentFailed`.
-        """
+        """Return the payer of the first payable offer of a 402; raises `PaymentFailed`."""
         if self.resumed.payments:  # whatever the 402 asks now, resumed payments come first
             return self._single(self.resumed.payments[-1].version)
         other = foreign_in(response.headers, response.content)

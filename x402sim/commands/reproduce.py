@@ -8,7 +8,7 @@ import typer
 
 from x402sim.commands import common
 from x402sim.commands.sweep import INTERRUPTED
-from x402sim.experiments.reproduce import Repeated, reproduce as repeat
+from x402sim.experiments.reproduce import reproduce as repeat
 from x402sim.text.words import counted
 
 _Folder = Annotated[
@@ -42,17 +42,13 @@ def reproduce(
         fields = {name: getattr(found, name) for name in shown}
         typer.echo(json.dumps({"same": found.is_same, **fields}))
     else:
-        _print(found)
+        compared = ", ".join(counted(count, what) for what, count in found.compared.items())
+        word = "same" if found.is_same else "DIFFERS"
+        typer.echo(common.filled(f"{word}: the {found.kind} {found.name} ({compared})"))
+        for each in found.notes:
+            typer.echo(common.filled(f"note: {each}"))
+        for each in found.differences:
+            for number, line in enumerate(each.split("\n")):
+                typer.echo(common.filled(line.lstrip(), 2 + 2 * bool(number)))
     if not found.is_same:
         raise typer.Exit(common.NOT_ALL_HELD)
-
-
-def _print(found: Repeated) -> None:
-    compared = ", ".join(counted(count, what) for what, count in found.compared.items())
-    word = "same" if found.is_same else "DIFFERS"
-    typer.echo(common.filled(f"{word}: the {found.kind} {found.name} ({compared})"))
-    for each in found.notes:
-        typer.echo(common.filled(f"note: {each}"))
-    for each in found.differences:
-        for number, line in enumerate(each.split("\n")):
-            typer.echo(common.filled(line.lstrip(), 2 + 2 * bool(number)))

@@ -22,7 +22,7 @@ import typer
 from x402sim.chain.base import ChainError
 from x402sim.clock import stopwatch
 from x402sim.commands import common
-from x402sim.events import Check, RequestSent, StoryRaised
+from x402sim.events import RequestSent, StoryRaised
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import choose_network
 from x402sim.protocol.permit2_payments import UPTO_CLAUSES
@@ -143,7 +143,6 @@ def document(seed: int, all_played: Sequence[Played]) -> dict[str, Any]:
 
 MAX_CHECKS = 5
 """Failed checks of one scenario that are printed in full."""
-MAX_NAME = 24
 _SENTENCES = {clause.id: clause.text for clause in CLAUSES} | UPTO_CLAUSES
 
 
@@ -169,7 +168,7 @@ def row(names: Sequence[str], played: Played) -> str:
 
 
 def _cells(names: Sequence[str], name: str, outcome: str, *numbers: str) -> str:
-    size = min(MAX_NAME, max(len("scenario"), *map(len, names)))
+    size = min(24, max(len("scenario"), *map(len, names)))
     shown = name if len(name) <= size else name[: size - 1] + "…"
     widths = (7, 6, 13, 10)
     cells = [f"{number:>{width}}" for number, width in zip(numbers, widths, strict=True)]
@@ -221,8 +220,19 @@ def _failure(played: Played) -> Iterator[str]:
     broken = failed_checks(run.journal)
     last_exchange = None
     for check, trace in broken[:MAX_CHECKS]:
-        yield from _check(check)
-        yield from _exchange(check.exchange, trace, is_repeated=check.exchange == last_exchange)
+        sentence = _SENTENCES.get(check.clause, "must hold in every run")
+        yield "\n" + common.filled(f"{check.clause}: {sentence}", 2)
+        for name, value in ("expected", check.expected), ("actual", check.actual):
+            first, *rest = textwrap.wrap(printable(repr(value)), WIDTH - 14) or [""]
+            yield f"    {name:<9} {first}"
+            yield from (f"    {'':<9} {line}" for line in rest)
+        if check.exchange == last_exchange:
+            yield f"    about exchange {last_exchange}, too"
+        elif trace:
+            yield f"    exchange {check.exchange}, from request to answer:"
+            yield from (_cut(f"  {line}") for line in trace)
+        else:
+            yield "    no request had been sent"
         last_exchange = check.exchange
     if len(broken) > MAX_CHECKS:
         yield f"\n  and {len(broken) - MAX_CHECKS} more; --json prints them all"
@@ -231,26 +241,6 @@ def _failure(played: Played) -> Iterator[str]:
             yield "\n  the scenario raised it here:"
             yield from (_cut(f"    {frame}") for frame in entry.event.trace)
     yield f"\n  run it again: {played.again}"
-
-
-def _check(check: Check) -> Iterator[str]:
-    sentence = _SENTENCES.get(check.clause, "must hold in every run")
-    yield "\n" + common.filled(f"{check.clause}: {sentence}", 2)
-    for name, value in ("expected", check.expected), ("actual", check.actual):
-        first, *rest = textwrap.wrap(printable(repr(value)), WIDTH - 14) or [""]
-        yield f"    {name:<9} {first}"
-        yield from (f"    {'':<9} {line}" for line in rest)
-
-
-def _exchange(number: int | None, trace: list[str], *, is_repeated: bool) -> Iterator[str]:
-    """Yield the events between a check's request and its answer."""
-    if is_repeated:
-        yield f"    about exchange {number}, too"
-    elif trace:
-        yield f"    exchange {number}, from request to answer:"
-        yield from (_cut(f"  {line}") for line in trace)
-    else:
-        yield "    no request had been sent"
 
 
 def _cut(line: str) -> str:

@@ -27,13 +27,7 @@ from x402sim.service.goods import Good
 from x402sim.service.settings import Settings
 from x402sim.serving import serve as server
 from x402sim.serving.control.messages import Ready
-from x402sim.serving.listen import (
-    Listen,
-    base_url,
-    certified,
-    listening_socket,
-    own_programs_only,
-)
+from x402sim.serving.listen import Listen, base_url, certified, listening_socket, own_programs_only
 from x402sim.text.console import console as new_console
 from x402sim.text.program import shown
 from x402sim.text.words import unknown

@@ -31,7 +31,6 @@ TIMEOUT_S = 30.0
 _VICTIM = "Who gets the requests: service, facilitator, explorer, rpc."
 _DOES = f"The effect: {', '.join(DOES)}."
 _FIELD = "Which requests: path=/settle, times=2 (null: all), probability=0.1; seconds=3 of a delay."
-_UNITS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)(s|min|m|h|d)?")
 
 
@@ -58,7 +57,7 @@ def seconds(text: str) -> float:
     found = _LENGTH.fullmatch(text)
     if found is None:
         raise typer.BadParameter(f"a time such as 90s, 5min, 1h or 2d is wanted, not {text!r}")
-    return float(found[1]) * _UNITS[found[2] or "s"]
+    return float(found[1]) * {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}[found[2] or "s"]
 
 
 def _field(text: str) -> tuple[str, Any]:

@@ -238,7 +238,6 @@ def _points(frame: "DataFrame", keys: Sequence[str]) -> int:
 
 
 def _print_failures(frame: "DataFrame") -> None:
-    """Print the first failure in full, and how to replay it and a few more."""
     failed = frame[frame["error"].notna()]
     head = failures(frame)
     typer.echo(f"x402sim: {head[0].lower()}{head[1:]}", err=True)

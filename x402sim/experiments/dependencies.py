@@ -33,7 +33,6 @@ from x402sim.report.bundle import (
     versions_of,
 )
 
-_NUMERIC = ("numpy", "pandas", "scipy")
 _STORY = re.compile(r"([^\n\0]{1,300}\.py)(:\w+)?")
 """A text that `World.play` reads as a file with a scenario."""
 _FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
@@ -103,7 +102,7 @@ class Dependencies:
 
     def __init__(self, root: Any, name: str, home: Namespace) -> None:
         self.digests: dict[str, str] = {}
-        self.versions = own_versions() | versions_of(_NUMERIC)
+        self.versions = own_versions() | versions_of(("numpy", "pandas", "scipy"))
         self.unread: list[str] = []
         self.files: dict[str, Path] = {}
         """The user's own files except the experiment's, by module or by name."""
@@ -112,7 +111,13 @@ class Dependencies:
         self._imported = imports(source.encode(), home.get("__package__") or "")
         self._seen: set[str] = set()
         self._add_root(root, name)
-        self._add_imported()
+        libraries = []
+        for module, file in imported(self._imported, known=self._file):
+            if file is None:
+                libraries.append(module.partition(".")[0])
+            else:
+                self._add_file(module, file)
+        self.versions |= versions_of(each for each in dict.fromkeys(libraries) if each != "x402sim")
 
     def _add_root(self, root: Any, name: str) -> None:
         if isinstance(root, partial):
@@ -179,15 +184,6 @@ class Dependencies:
         self._imported.append(of.__module__)
 
     # --- files -----------------------------------------------------------------------
-
-    def _add_imported(self) -> None:
-        libraries = []
-        for name, file in imported(self._imported, known=self._file):
-            if file is None:
-                libraries.append(name.partition(".")[0])
-            else:
-                self._add_file(name, file)
-        self.versions |= versions_of(each for each in dict.fromkeys(libraries) if each != "x402sim")
 
     def _add_file(self, name: str, file: Path) -> None:
         if name != "__main__":

@@ -51,7 +51,6 @@ from x402sim.text import tracebacks
 from x402sim.text.words import as_given
 from x402sim.version import VERSION
 
-INVARIANTS = "invariant/"
 _HERE = tracebacks.shown(__file__)
 
 
@@ -153,7 +152,7 @@ def _text(error: BaseException) -> str:
     broken = [check.clause for check in checks_of(run.journal) if not check.ok]
     if broken:
         text += f" ({', '.join(dict.fromkeys(broken))})"
-    if any(clause.startswith(INVARIANTS) for clause in broken):
+    if any(clause.startswith("invariant/") for clause in broken):
         text += "; if that is what you study: World(invariants=False)"
     return text
 
@@ -276,8 +275,7 @@ def pool_of(executor: Any, workers: int | None, experiment: bytes) -> Pool:
 
 
 _GUARD = 'A script that sweeps needs the line `if __name__ == "__main__":` before its sweep'
-_MOST_FAILURES = 3
-"""How often workers may die without a finished task in between."""
+_MOST_FAILURES = 3  # how often workers may die without a finished task in between
 LEAST_S, WANTED_S = 1.0, 2.5
 """Real seconds of a task: at least, at the end of a sweep; and before."""
 
@@ -300,8 +298,7 @@ class Batches:
         self._points = sum(len(seeds) for _, seeds in self._left)
         self._workers = workers
         self._suspects: deque[Task] = deque()
-        self._seconds: dict[str, float] = {}
-        """The seconds of a point, by the key of its cell."""
+        self._seconds: dict[str, float] = {}  # the seconds of a point, by the key of its cell
         self._last_s: float | None = None
 
     def next(self, *, is_idle: bool) -> Task | None:

@@ -108,8 +108,7 @@ def cells(grid: Grid) -> list[Cell]:
     return found
 
 
-_Named = tuple[str, Label, Any]
-"""A parameter's name, the label of its value, and the value."""
+_Named = tuple[str, Label, Any]  # a parameter's name, the label of its value, and the value
 
 
 def _named(name: str, values: Iterable[Any] | Mapping[str, Any]) -> list[_Named]:

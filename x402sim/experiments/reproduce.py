@@ -33,7 +33,6 @@ from x402sim.report.bundle import (
     NotRepeatable,
     OfRun,
     Origin,
-    Program,
     Reached,
     awaiting,
     cells_in,
@@ -190,7 +189,9 @@ def _run_to(origin: Origin, versions: Mapping[str, str], done: "list[Done]") -> 
                 case "module":
                     runpy.run_module(program.name, run_name="__main__", alter_sys=True)
                 case "cells":
-                    _run_cells(program)
+                    file = Path(".x402sim_cells.py")
+                    file.write_text(_RUN_CELLS.format(name=program.name))
+                    runpy.run_path(str(file), run_name="__main__")
     except Reached as reached:
         found: list[Any] = reached.what
         return found
@@ -201,7 +202,12 @@ def _run_to(origin: Origin, versions: Mapping[str, str], done: "list[Done]") -> 
     except Exception as error:
         at = next(iter(reversed([line for line in tracebacks.lines(error) if place])), "")
         wrong = f"it raised {tracebacks.summary(error)}" + (f" ({at})" if at else "")
-        wrong += _what_to_do(error, versions)
+        if isinstance(error, ModuleNotFoundError):
+            name = (error.name or "").partition(".")[0]
+            version = f"=={versions[name]}" if name in versions else ""
+            wrong += f"; install it, such as by: pip install {name}{version}"
+        elif isinstance(error, FileNotFoundError):
+            wrong += f"; data are not carried: put a copy into {SOURCES}/, where the program runs"
         raise NotRepeatable(f"`{program}` did not come to what it saved: {wrong}") from error
     else:
         wrong = "it ended"
@@ -210,25 +216,9 @@ def _run_to(origin: Origin, versions: Mapping[str, str], done: "list[Done]") -> 
     )
 
 
-def _what_to_do(error: Exception, versions: Mapping[str, str]) -> str:
-    if isinstance(error, ModuleNotFoundError):
-        name = (error.name or "").partition(".")[0]
-        version = f"=={versions[name]}" if name in versions else ""
-        return f"; install it, such as by: pip install {name}{version}"
-    if isinstance(error, FileNotFoundError):
-        return f"; data are not carried: put a copy into {SOURCES}/, where the program runs"
-    return ""
-
-
 _RUN_CELLS = """from x402sim.experiments.reproduce import play_cells
 play_cells({name!r}, globals())
 """
-
-
-def _run_cells(program: Program) -> None:
-    file = Path(".x402sim_cells.py")
-    file.write_text(_RUN_CELLS.format(name=program.name))
-    runpy.run_path(str(file), run_name="__main__")
 
 
 def play_cells(name: str, space: dict[str, Any]) -> None:

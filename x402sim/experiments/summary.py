@@ -158,12 +158,7 @@ def _is_share(column: Any) -> bool:
 
 
 def _facts(
-    group: "DataFrame",
-    name: str,
-    unit: Unit,
-    confidence: float,
-    *,
-    is_event: bool,
+    group: "DataFrame", name: str, unit: Unit, confidence: float, *, is_event: bool
 ) -> dict[str, Any]:
     known = group[["seed", name]].dropna().astype({name: "float64"})
     units = counted(known["seed"].to_numpy(), known[name].to_numpy(), unit)
@@ -343,8 +338,7 @@ def seeds_wanted(
 # --- one long run --------------------------------------------------------------------------
 
 BATCHES = 20
-_MSER = 5
-"""Values per mean in the search for the end of the warm-up: MSER-5."""
+_MSER = 5  # values per mean in the search for the end of the warm-up: MSER-5
 _OWN = ("dropped", "lag1", "correlated")
 STEADY_COLUMNS = (*OF_SUMMARIES, *_OWN)
 _DOUBTED = 1.645

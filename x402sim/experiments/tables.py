@@ -74,7 +74,16 @@ def result_of(returned: Any, parameters: Sequence[str]) -> "dict[str, Any] | pa.
     a column with the name of a parameter or of a column of every sweep.
     """
     if hasattr(returned, "columns") and hasattr(returned, "to_parquet"):
-        result: Any = _from_frame(returned)
+        named = [level for level in returned.index.names if level is not None]
+        frame = returned.reset_index(level=named) if named else returned
+        units = msgspec.json.encode(frame.attrs.get("units", {}))
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        table = table.replace_schema_metadata({_UNITS: units})
+        for number, field in enumerate(table.schema):
+            if pa.types.is_dictionary(field.type):  # points may have different categories
+                plain = table.column(number).cast(field.type.value_type)
+                table = table.set_column(number, field.name, plain)
+        result: Any = table
         names = result.column_names
     else:
         given = returned.to_dict() if hasattr(returned, "to_dict") else returned
@@ -87,20 +96,6 @@ def result_of(returned: Any, parameters: Sequence[str]) -> "dict[str, Any] | pa.
         if name in parameters or name in RESERVED:
             raise ValueError(f"it returned {name!r}, which is a column already; name it otherwise")
     return result
-
-
-def _from_frame(frame: Any) -> Any:
-    """Return a pandas frame as a table; named levels of its index become columns."""
-    named = [level for level in frame.index.names if level is not None]
-    frame = frame.reset_index(level=named) if named else frame
-    units = msgspec.json.encode(frame.attrs.get("units", {}))
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    table = table.replace_schema_metadata({_UNITS: units})
-    for number, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type):  # points may have different categories
-            plain = table.column(number).cast(field.type.value_type)
-            table = table.set_column(number, field.name, plain)
-    return table
 
 
 def _scalar(name: str, value: Any) -> Any:
@@ -124,9 +119,12 @@ def table_of(points: Sequence[Point], work: Work) -> bytes:
     except pa.ArrowInvalid as error:
         raise TypeError(f"a column has values of several types: {error}") from error
     parts = parts if plain else []
+    units: dict[str, str] = {}
     for each in points:
         if isinstance(each.result, pa.Table):
             parts.append((each.result, [each] * each.result.num_rows))
+            named = (each.result.schema.metadata or {}).get(_UNITS, b"{}")
+            units |= msgspec.json.decode(named, type=dict[str, str])
     table = joined([_own_columns(part, owners, work.replay) for part, owners in parts])
     for number, (name, label) in enumerate(work.labels.items()):
         table = table.add_column(number, name, pa.array([label] * table.num_rows))
@@ -134,20 +132,12 @@ def table_of(points: Sequence[Point], work: Work) -> bytes:
     seeds, journals = tuple(each.seed for each in points), tuple(each.journals for each in points)
     lines = rows_of(table)
     rows_sha256 = tuple(lines_sha256(lines.get(seed, ())) for seed in seeds)
-    done = Done(work.key, seeds, failed, _units_of(points), journals, rows_sha256)
+    done = Done(work.key, seeds, failed, units, journals, rows_sha256)
     meta = msgspec.json.encode(done, order="deterministic")
     table = table.replace_schema_metadata({_META: meta})
     file = io.BytesIO()
     pq.write_table(table, file)
     return file.getvalue()
-
-
-def _units_of(points: Sequence[Point]) -> dict[str, str]:
-    units: dict[str, str] = {}
-    for table in (each.result for each in points if isinstance(each.result, pa.Table)):
-        named = (table.schema.metadata or {}).get(_UNITS, b"{}")
-        units |= msgspec.json.decode(named, type=dict[str, str])
-    return units
 
 
 def _own_columns(table: Any, points: Sequence[Point], replay: str) -> Any:
@@ -187,14 +177,11 @@ def decoded(parquet: bytes) -> Done:
     return done
 
 
-_NOT_RESULTS = ["trace", "replay"]
-"""Columns about failures that differ from machine to machine."""
-
-
 def rows_of(table: Any) -> dict[int, list[str]]:
     """Return the hash lines of each seed's rows; `report.bundle` defines them."""
     found: dict[int, list[str]] = {}
-    for row in table.drop_columns(_NOT_RESULTS).to_pylist():
+    # traces and commands differ from machine to machine
+    for row in table.drop_columns(["trace", "replay"]).to_pylist():
         found.setdefault(row["seed"], []).append(row_line(row))
     return found
 

@@ -19,7 +19,6 @@ from x402sim.http import web
 from x402sim.protocol.rpc_values import BadParams, Json, quantity, read_hash
 
 _PATH = "/api/v1/ethproxy/get"
-_STATUS_PATH = "/api/v1/transaction/getStatus"
 _HASH = "txHash"
 
 
@@ -49,6 +48,6 @@ def _by_hash(ask: ByHash, wrap: Callable[[Json | None], Json]) -> Answer:
 ANSWERS: dict[str, Answer] = {
     _PATH + "BlockNumber": _height,
     _PATH + "BlockByNumber": _block,
-    _STATUS_PATH: _by_hash(execution_status, ok),
+    "/api/v1/transaction/getStatus": _by_hash(execution_status, ok),
     **{_PATH + name: _by_hash(ask, lambda it: {"result": it}) for name, ask in BY_HASH.items()},
 }

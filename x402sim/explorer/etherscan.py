@@ -13,7 +13,6 @@ from x402sim.explorer.index import BY_HASH, OUTCOMES, Answer, ByHash, Fields, In
 from x402sim.protocol.rpc_values import BadParams, Json, quantity, read_hash
 
 _ID = 1  # every answer has this id: a query in a URL has none
-_BAD_PARAMS = -32602
 
 
 async def _answered(index: Index, fields: Fields) -> Json:
@@ -28,7 +27,7 @@ async def _answered(index: Index, fields: Fields) -> Json:
         value = await _MODULES[module][action](index, fields)
     except BadParams as wrong:
         if is_proxy:
-            return error(_ID, _BAD_PARAMS, f"invalid argument 0: {wrong}")
+            return error(_ID, -32602, f"invalid argument 0: {wrong}")
         return _not_ok("Error! Invalid transaction hash")
     return result(_ID, value) if is_proxy else ok(value)
 

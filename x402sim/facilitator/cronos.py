@@ -14,14 +14,6 @@ from starlette.routing import Route
 from x402sim.chain.base import ChainUnavailable
 from x402sim.chain.reverts import Cause
 from x402sim.facilitator import engine
-from x402sim.facilitator.engine import (
-    Facilitator,
-    InvalidPayment,
-    NotTransferred,
-    PendingTransfer,
-    Requested,
-    Transferred,
-)
 from x402sim.http import web
 from x402sim.protocol import cronos
 from x402sim.protocol.cronos import SettleError
@@ -50,10 +42,10 @@ _ERRORS = {
 """The answers of settle if the token refuses the transfer; any other cause failed on the chain."""
 
 
-_UNREAD = InvalidPayment(InvalidReason.HEADER)
+_UNREAD = engine.InvalidPayment(InvalidReason.HEADER)
 
 
-def routes(facilitator: Facilitator) -> list[Route]:
+def routes(facilitator: engine.Facilitator) -> list[Route]:
     """Return the routes of this dialect."""
 
     async def healthcheck(_: Request) -> Response:
@@ -81,7 +73,7 @@ def routes(facilitator: Facilitator) -> list[Route]:
     async def settle(request: Request) -> Response:
         requested = await _requested(request)
         outcome = await engine.settle(facilitator, requested) if requested else _UNREAD
-        if not isinstance(outcome, PendingTransfer):
+        if not isinstance(outcome, engine.PendingTransfer):
             return web.answer(_settle_answer(facilitator, outcome))
         if outcome.unavailable:
             raise ChainUnavailable(outcome.unavailable)
@@ -95,7 +87,7 @@ def routes(facilitator: Facilitator) -> list[Route]:
     ]
 
 
-async def _requested(request: Request) -> Requested | None:
+async def _requested(request: Request) -> engine.Requested | None:
     """Read the header X402-Version and the body of verify or settle; raises `Refused` 400. None for
     a payment header that cannot be decoded.
 
@@ -112,14 +104,15 @@ async def _requested(request: Request) -> Requested | None:
         wanted = f"wanted {cronos.VERSION}, got {body.x402_version}"
         raise web.Refused(400, "Unsupported x402Version", wanted)
     signed = present(body.payment_header).signed
-    return Requested(signed, body.payment_requirements) if signed else None
+    return engine.Requested(signed, body.payment_requirements) if signed else None
 
 
 def _settle_answer(
-    facilitator: Facilitator, outcome: Transferred | NotTransferred | InvalidPayment
+    facilitator: engine.Facilitator,
+    outcome: engine.Transferred | engine.NotTransferred | engine.InvalidPayment,
 ) -> cronos.SettleAnswer:
     match outcome:
-        case Transferred():
+        case engine.Transferred():
             auth = outcome.authorization
             return cronos.Settled(
                 x402_version=cronos.VERSION,
@@ -131,12 +124,12 @@ def _settle_answer(
                 network=facilitator.network.name,
                 timestamp=iso(facilitator.clock.now_ms()),
             )
-        case NotTransferred():
+        case engine.NotTransferred():
             error = _ERRORS.get(outcome.why, SettleError.FAILED).value
-        case InvalidPayment(why=InvalidReason.SIGNATURE):
+        case engine.InvalidPayment(why=InvalidReason.SIGNATURE):
             # settle and verify have different texts for it
             error = SettleError.SIGNATURE.value
-        case InvalidPayment():
+        case engine.InvalidPayment():
             error = cronos.invalid_reason(outcome.why, outcome.value)
         case _:
             assert_never(outcome)

@@ -19,12 +19,7 @@ from x402sim.clock import Clock
 from x402sim.protocol.bazaar import BAZAAR, DISCOVERY_PATH, RESPONSES, Item, faults_in, listed_url
 from x402sim.protocol.messages import Wire, encode
 from x402sim.protocol.permit2_payments import Permit2Payment
-from x402sim.protocol.x402 import (
-    AnyRequirements,
-    RequirementsV1,
-    StandardPayment,
-    to_base64,
-)
+from x402sim.protocol.x402 import AnyRequirements, RequirementsV1, StandardPayment, to_base64
 
 AnyPayment = StandardPayment | Permit2Payment
 
@@ -139,8 +134,7 @@ class Catalogue:
         return [item for item in [*paid, *own] if _passes(item, query)]
 
 
-_Key = tuple[str, Any]
-"""The URL of a resource, and the name of a tool of MCP."""
+_Key = tuple[str, Any]  # the URL of a resource, and the name of a tool of MCP
 
 
 def _key(item: Item) -> _Key:

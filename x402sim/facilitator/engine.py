@@ -14,14 +14,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 from msgspec import structs
 
-from x402sim.chain.base import (
-    Call,
-    ChainClient,
-    ChainError,
-    ChainUnavailable,
-    Reverted,
-    TxReceipt,
-)
+from x402sim.chain.base import Call, ChainClient, ChainError, ChainUnavailable, Reverted, TxReceipt
 from x402sim.chain.reverts import Cause, cause
 from x402sim.clock import Clock
 from x402sim.durations import ServiceTime, require_servers
@@ -413,7 +406,7 @@ async def _refused(
     clock, the nearer end counts.
     """
     revert = cause(reason)
-    if revert not in _OF_TIME:
+    if revert not in (Cause.EARLY, Cause.LATE, Cause.WINDOW):
         return NotTransferred(revert, detail=reason)
     chain, now_s, block = facilitator.chain, facilitator.clock.now_s(), None
     with suppress(ChainError):  # of a node that does not answer, our clock decides
@@ -428,6 +421,3 @@ async def _refused(
     if block_number is None and is_explained(auth, now_s):
         block_s = None  # a node may run calls at its own time, close to ours
     return NotTransferred(revert, detail=reason, block_s=block_s)
-
-
-_OF_TIME = (Cause.EARLY, Cause.LATE, Cause.WINDOW)

@@ -12,12 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from x402sim.chain.base import Call, ChainError, ChainUnavailable, Reverted
-from x402sim.facilitator.approval import (
-    Approval,
-    broadcast,
-    missing_wei,
-    read_approval,
-)
+from x402sim.facilitator.approval import Approval, broadcast, missing_wei, read_approval
 from x402sim.facilitator.engine import (
     Facilitator,
     NotTransferred,

@@ -93,33 +93,6 @@ class _Judged(msgspec.Struct, frozen=True):
     """The payment and the offer that the catalogue may list."""
 
 
-async def _supported(facilitators: Sequence[Facilitator]) -> x402.Supported:
-    kinds = [
-        x402.SupportedKind(
-            x402_version=version,
-            scheme=x402.SCHEME,
-            network=x402.network_name(version, each.network),
-        )
-        for each in facilitators
-        for version in x402.VERSIONS
-    ]
-    metering = [each for each in facilitators if await permit2.offers_upto(each)]
-    metered = [
-        x402.SupportedKind(
-            x402_version=2,
-            scheme=UPTO,
-            network=each.network.caip2,
-            extra={FACILITATOR: checksum(each.account)},
-        )
-        for each in metering
-    ]
-    permits = [each for each in metering if await permit2.takes_permits(each)]
-    extensions = [BAZAAR] + [SPONSORED_PERMIT] * bool(permits) + [APPROVAL] * bool(metering)
-    accounts = dict.fromkeys(checksum(each.account) for each in facilitators)
-    signers = {"eip155:*": list(accounts)}
-    return x402.Supported(kinds=kinds + metered, extensions=extensions, signers=signers)
-
-
 class _Api:
     """The endpoints of a facilitator on each of some networks."""
 
@@ -131,7 +104,32 @@ class _Api:
         return web.answer({"status": "ok"})
 
     async def supported(self, _: Request) -> Response:
-        return web.answer(await _supported(self._facilitators))
+        kinds = [
+            x402.SupportedKind(
+                x402_version=version,
+                scheme=x402.SCHEME,
+                network=x402.network_name(version, each.network),
+            )
+            for each in self._facilitators
+            for version in x402.VERSIONS
+        ]
+        metering = [each for each in self._facilitators if await permit2.offers_upto(each)]
+        metered = [
+            x402.SupportedKind(
+                x402_version=2,
+                scheme=UPTO,
+                network=each.network.caip2,
+                extra={FACILITATOR: checksum(each.account)},
+            )
+            for each in metering
+        ]
+        permits = [each for each in metering if await permit2.takes_permits(each)]
+        extensions = [BAZAAR] + [SPONSORED_PERMIT] * bool(permits) + [APPROVAL] * bool(metering)
+        accounts = dict.fromkeys(checksum(each.account) for each in self._facilitators)
+        signers = {"eip155:*": list(accounts)}
+        return web.answer(
+            x402.Supported(kinds=kinds + metered, extensions=extensions, signers=signers)
+        )
 
     async def verify(self, request: Request) -> Response:
         facilitator, body = await self._addressed(request)

@@ -42,18 +42,12 @@ from x402sim.protocol.permit2 import (
     permit2_digest,
     signer_of as permit2_signer,
 )
-from x402sim.protocol.permit2_payments import (
-    SPONSORED_PERMIT,
-    UPTO,
-    permit_of,
-    sponsored_permit_in,
-)
+from x402sim.protocol.permit2_payments import SPONSORED_PERMIT, UPTO, permit_of, sponsored_permit_in
 from x402sim.protocol.recognize import MessageType, Recognized, recognize, recognized
 from x402sim.protocol.values import Fact, amount_in, amount_of, meant, point, shortened
 from x402sim.protocol.ways import Dialect, Way, dialect_of, network_called, ways_of
 from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEADERS, RequirementsV2
 
-_SHORTENED = ("signature", "paymentHeader")
 _PARTS = ("paymentRequirements", "accepts", "items", "resources", "paymentPayload")
 """Fields shown as separate parts."""
 
@@ -140,7 +134,7 @@ def _value(name: str, value: Any, now_s: int) -> Any:
     """Return a field's value: a signature shortened, a time with the date."""
     if name in ("timestamp", "expiresAt") and type(value) is int:
         return point(value, now_s, is_ms=True)
-    if name in _SHORTENED and isinstance(value, str) and len(value) > 60:
+    if name in ("signature", "paymentHeader") and isinstance(value, str) and len(value) > 60:
         return shortened(value)
     return value
 
@@ -248,7 +242,6 @@ def _of_way(way: Way, known: Mapping[str, Network]) -> Decoded:
 
 
 def _of_message(found: Recognized, known: Mapping[str, Network], now_s: int) -> Iterator[Finding]:
-    """Yield the faults of a message itself, without the parts."""
     other = None
     if found.kind is MessageType.PAYMENT and found.dialect is not Dialect.TWO_STEPS:
         assert found.dialect is not None
@@ -423,7 +416,6 @@ def _read(fields: Any) -> Recognized:
 
 
 def _of_items(fields: Mapping[str, Any], known: Mapping[str, Network]) -> Iterator[Decoded]:
-    """Yield the ways to pay of each resource in a list of discovery."""
     for item in listed_in(fields) or ():
         listed = item.get("accepts") if isinstance(item, dict) else None
         for each in listed if isinstance(listed, list) else ():
@@ -436,7 +428,6 @@ def _of_items(fields: Mapping[str, Any], known: Mapping[str, Network]) -> Iterat
 
 
 def _of_sponsored(found: Recognized, known: Mapping[str, Network], now_s: int) -> Iterator[Decoded]:
-    """Yield the EIP-2612 permit for Permit2 in the extensions of a payment by Permit2."""
     if (signed := found.signed) is None or signed.permit2 is None:
         return
     network, offered = network_of(found, signed, known), found.fields["accepted"]

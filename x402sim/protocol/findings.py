@@ -13,19 +13,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from x402sim.protocol import crypto
 from x402sim.protocol.bazaar import faults_of_402
-from x402sim.protocol.crypto import (
-    UNDEPLOYED,
-    ZERO_ADDRESS,
-    Address,
-    BadSignature,
-    canonical,
-    checksum,
-    low_v,
-    parse_address,
-    recover,
-    to_hex,
-)
 from x402sim.protocol.differences import (
     MILLISECONDS,
     domain_signed,
@@ -130,9 +119,16 @@ def _skip(about: str, sent: Any, wanted: str, whose: str) -> Finding:
 def of_way(way: Way, known: Mapping[str, Network], url: str | None = None) -> Iterator[Finding]:
     """Yield the faults of a way to pay; `url` is the requested URL."""
     fields, network = way.fields, way.network(known)
+    seconds, sent = fields.get("maxTimeoutSeconds"), _shown(fields, "maxTimeoutSeconds")
     if (other := _of_others(way, network)) is not None:
         yield other
-        yield from _of_types(way)
+        for name in ("scheme", "network", "asset", "payTo", way.amount_name):
+            if not isinstance(fields.get(name), str) or not fields[name]:
+                do = f"Write {name} as a JSON string: every scheme and chain has it."
+                yield Finding(name, _shown(fields, name), "a string", do)
+        if type(seconds) not in (int, float):
+            do = "Write a number, such as 300."
+            yield Finding("maxTimeoutSeconds", sent, "a number", do)
         return
     if fields.get("scheme") != SCHEME and not _is_by_permit2(way):
         do = f"Write {SCHEME!r}, or the name of a scheme that your payers know."
@@ -142,7 +138,6 @@ def of_way(way: Way, known: Mapping[str, Network], url: str | None = None) -> It
     yield from _of_facilitator(way)
     yield from _of_address(fields, "payTo")
     yield from _of_amount(way, network)
-    seconds, sent = fields.get("maxTimeoutSeconds"), _shown(fields, "maxTimeoutSeconds")
     if type(seconds) is not int or not 1 <= seconds < 2**31:
         do = "Write a number, such as 300."
         yield Finding("maxTimeoutSeconds", sent, "a whole number of seconds", do)
@@ -187,7 +182,7 @@ def _of_others(way: Way, network: Network | None) -> Finding | None:
         return _skip("network", name, "an EVM chain: no other is looked at", "payers of that chain")
     if way.dialect is Dialect.TWO_STEPS:
         return None
-    if method in _METHODS and not _is_by_permit2(way):
+    if method in ("permit2", "erc7710") and not _is_by_permit2(way):
         wanted = "'eip3009', or none: no other method is looked at"
         return _skip("extra.assetTransferMethod", method, wanted, "payers of that method")
     if way.extra.get(PAYMENT_FLOW) == "escrow":
@@ -246,18 +241,18 @@ def _of_facilitator(way: Way) -> Iterator[Finding]:
         return
     named = way.extra.get(FACILITATOR)
     try:
-        account = parse_address(named) if isinstance(named, str) else ZERO_ADDRESS
+        account = crypto.parse_address(named) if isinstance(named, str) else crypto.ZERO_ADDRESS
     except ValueError:
-        account = ZERO_ADDRESS
-    if way.fields["scheme"] == UPTO and account in (ZERO_ADDRESS, *NAMES):
+        account = crypto.ZERO_ADDRESS
+    if way.fields["scheme"] == UPTO and account in (crypto.ZERO_ADDRESS, *NAMES):
         seen = NAMES.get(account) or _shown(way.extra, FACILITATOR)
         do = "Copy it from `extra` of the kind `upto` in the facilitator's GET /supported: the "
         do += "payer signs the account, and the proxy lets no other settle."
         yield Finding(f"extra.{FACILITATOR}", seen, "the account that settles", do)
     for name, value in way.extra.items():
-        if isinstance(value, str) and value.lower() == to_hex(OLDER_UPTO_PROXY):
+        if isinstance(value, str) and value.lower() == crypto.to_hex(OLDER_UPTO_PROXY):
             do = "Update the package: @x402/evm 2.9 to 2.11 have this address, 2.12 has the other."
-            wanted = f"{checksum(UPTO_PROXY)}, or none: payers know the proxy"
+            wanted = f"{crypto.checksum(UPTO_PROXY)}, or none: payers know the proxy"
             yield Finding(f"extra.{name}", f"{value}: {NAMES[OLDER_UPTO_PROXY]}", wanted, do)
 
 
@@ -266,9 +261,9 @@ def _case(
 ) -> Permit2Case:
     assert signed.permit2 is not None
     try:
-        facilitator = parse_address(str((offered.extra or {}).get(FACILITATOR)))
+        facilitator = crypto.parse_address(str((offered.extra or {}).get(FACILITATOR)))
     except ValueError:
-        facilitator = ZERO_ADDRESS
+        facilitator = crypto.ZERO_ADDRESS
     return Permit2Case(
         auth=signed.permit2,
         signature=signed.signature,
@@ -308,13 +303,13 @@ def of_sponsored(
     """Yield the faults of an EIP-2612 permit for Permit2 beside a payment; raises `BadMessage`."""
     case, (permit, signature) = _case(signed, offered, network, now_s), permit_of(info)
     try:
-        signer = recover(permit_digest(permit, network.domain), signature)
-    except BadSignature:
+        signer = crypto.recover(permit_digest(permit, network.domain), signature)
+    except crypto.BadSignature:
         signer = None
     rows = {
-        "from": (info.from_, checksum(case.auth.from_)),
+        "from": (info.from_, crypto.checksum(case.auth.from_)),
         "asset": (info.asset, offered.asset),
-        "spender": (info.spender, f"{checksum(PERMIT2)}, Permit2"),
+        "spender": (info.spender, f"{crypto.checksum(PERMIT2)}, Permit2"),
         "amount": (info.amount, f"{case.auth.amount}, as signed beside it"),
         "deadline": (moment(permit.deadline, now_s), f"more than {GRACE_S} s left"),
     }
@@ -323,39 +318,24 @@ def of_sponsored(
             name, do = rule.clause.partition("/")[2], f"Sign another: the word is {rule.refusal}."
             yield Finding(f"{SPONSORED_PERMIT}.{name}", *rows[name], do)
     if signer != permit.owner:
-        seen = "no signature" if signer is None else f"signed by {checksum(signer)}"
+        seen = "no signature" if signer is None else f"signed by {crypto.checksum(signer)}"
         wanted = f"a signature of {info.from_} for the domain of {network.token_name}"
         yield Finding(f"{SPONSORED_PERMIT}.signature", seen, wanted, "Sign it with that key.")
-
-
-_METHODS = ("permit2", "erc7710")
-"""The other transfer methods of the scheme "exact" on EVM chains."""
 
 
 def _is_other_token(way: Way, network: Network) -> bool:
     """Tell whether a way names another token by both address and domain."""
     try:
-        asset = parse_address(way.fields.get("asset", ""))
+        asset = crypto.parse_address(way.fields.get("asset", ""))
     except (ValueError, TypeError):
         return False
     name, version = way.extra.get("name"), way.extra.get("version")
     is_named = isinstance(name, str) and isinstance(version, str)
-    return asset not in (network.asset, ZERO_ADDRESS) and is_named and name != network.token_name
-
-
-def _of_types(way: Way) -> Iterator[Finding]:
-    """Yield the faults of a way to pay of any scheme and chain: the types of fields."""
-    for name in (*_TEXTS, way.amount_name):
-        if not isinstance(way.fields.get(name), str) or not way.fields[name]:
-            do = f"Write {name} as a JSON string: every scheme and chain has it."
-            yield Finding(name, _shown(way.fields, name), "a string", do)
-    seconds = way.fields.get("maxTimeoutSeconds")
-    if type(seconds) not in (int, float):
-        do = "Write a number, such as 300."
-        yield Finding("maxTimeoutSeconds", _shown(way.fields, "maxTimeoutSeconds"), "a number", do)
-
-
-_TEXTS = ("scheme", "network", "asset", "payTo")
+    return (
+        asset not in (network.asset, crypto.ZERO_ADDRESS)
+        and is_named
+        and name != network.token_name
+    )
 
 
 def _of_network(
@@ -378,8 +358,8 @@ def _of_network(
 def _of_token(way: Way, network: Network | None) -> Iterator[Finding]:
     if bad := list(_of_address(way.fields, "asset")):
         yield from bad
-    elif network is not None and parse_address(way.fields["asset"]) != network.asset:
-        wanted = f"{checksum(network.asset)}, {network.token_symbol} on {network.name}"
+    elif network is not None and crypto.parse_address(way.fields["asset"]) != network.asset:
+        wanted = f"{crypto.checksum(network.asset)}, {network.token_symbol} on {network.name}"
         do = "Offer that token, or describe yours in a file: --network-file."
         yield Finding("asset", _shown(way.fields, "asset"), wanted, do)
         network = None  # of a token that is not known, neither is the domain
@@ -409,12 +389,12 @@ def _of_token(way: Way, network: Network | None) -> Iterator[Finding]:
 
 def _of_address(fields: Mapping[str, Any], name: str) -> Iterator[Finding]:
     try:
-        address = parse_address(fields.get(name, ""))
+        address = crypto.parse_address(fields.get(name, ""))
     except (ValueError, TypeError):
         do = "Write the whole address."
         yield Finding(name, _shown(fields, name), "0x and 40 hex digits", do)
         return
-    if address == ZERO_ADDRESS:
+    if address == crypto.ZERO_ADDRESS:
         do = "Set the merchant's address: the token refuses a transfer to nobody."
         yield Finding(name, "the zero address", "an account of yours", do)
 
@@ -510,7 +490,7 @@ def of_terms(auth: Authorization, way: Way) -> Iterator[Finding]:
     do = "Sign exactly what the 402 requires."
     if str(auth.value) != str(way.amount):
         yield Finding("value", str(auth.value), f"{way.amount}, as {way.amount_name} says", do)
-    to, wanted = checksum(auth.to), str(way.fields.get("payTo"))
+    to, wanted = crypto.checksum(auth.to), str(way.fields.get("payTo"))
     if to.lower() != wanted.lower():
         yield Finding("to", to, f"{wanted[:80]}, as payTo says", do)
 
@@ -525,17 +505,17 @@ def of_used(auth: Authorization, way: Way) -> Iterator[Finding]:
 
 def signer_of(
     auth: Authorization, signature: bytes, domain: Domain, typehash: bytes = TRANSFER_TYPEHASH
-) -> Address | None:
+) -> crypto.Address | None:
     """Return the signer of an authorization for a token, or None."""
     try:
-        return recover(transfer_digest(auth, domain, typehash), canonical(signature))
-    except BadSignature:
+        return crypto.recover(transfer_digest(auth, domain, typehash), crypto.canonical(signature))
+    except crypto.BadSignature:
         return None
 
 
 def of_wallet(signature: bytes) -> str:
     """Return the kind of a contract's signature, in words; "" for the form of an account's."""
-    if signature.endswith(UNDEPLOYED):
+    if signature.endswith(crypto.UNDEPLOYED):
         return "a wrapper of ERC-6492: of a contract wallet that may not be deployed"
     if len(signature) > 65:
         return f"{len(signature)} bytes: of a contract wallet (EIP-1271)"
@@ -547,7 +527,7 @@ def of_signature(
 ) -> Iterator[Finding]:
     """Yield the faults of a signature, and the domain of a signature made for another token."""
     if (by := of_wallet(signature)) != "":
-        digest = to_hex(transfer_digest(auth, network.domain))
+        digest = crypto.to_hex(transfer_digest(auth, network.domain))
         do = (
             f"Ask the chain: eth_call of isValidSignature({digest}, signature) at `from` answers "
             "0x1626ba7e if the wallet has signed (EIP-1271). A wallet that is not deployed has to "
@@ -557,11 +537,11 @@ def of_signature(
         wanted = "65 bytes of an account: a contract's are not looked at"
         yield Finding("signature", by, wanted, do, stops=False, skipped=True)
         return
-    signer, payer = signer_of(auth, signature, network.domain), checksum(auth.from_)
+    signer, payer = signer_of(auth, signature, network.domain), crypto.checksum(auth.from_)
     if signer == auth.from_:
-        if canonical(signature) != signature:
+        if crypto.canonical(signature) != signature:
             do = "Write r, s and v as 65 bytes, with a low s and v 27 or 28."
-            v = low_v(signature)
+            v = crypto.low_v(signature)
             form = f"another form of it, {len(signature)} bytes" if v is None else f"v is {v}"
             yield Finding("signature", form, "the form that the token accepts", do)
         return
@@ -580,7 +560,7 @@ def of_signature(
             "Sign with the key of `from`, and change nothing afterwards: any change lets another "
             "signer appear. If `from` is a contract (EIP-1271), only the chain can tell."
         )
-        yield Finding("signature", f"signed by {checksum(signer)}", wanted, do)
+        yield Finding("signature", f"signed by {crypto.checksum(signer)}", wanted, do)
 
 
 def _signed_for(
@@ -592,10 +572,10 @@ def _signed_for(
         return "receiveWithAuthorization, which only the payee can submit"
     domains = [candidate.domain for candidate in known.values()]
     try:
-        other = domain_signed(auth, canonical(signature), own, domains)
+        other = domain_signed(auth, crypto.canonical(signature), own, domains)
         if other is None:
-            return partial_domain_signed(auth, canonical(signature), own)
-    except BadSignature:
+            return partial_domain_signed(auth, crypto.canonical(signature), own)
+    except crypto.BadSignature:
         return None
     return ", ".join(f"{name} {its}" for name, _, its in unlike(own, other))
 
@@ -628,17 +608,14 @@ def _moves_nothing(fields: Fields) -> str:
     if isinstance(scheme, str) and scheme != SCHEME:
         return f"the scheme is {scheme[:40]!r}"
     extra = fields.get("extra")
-    if isinstance(extra, dict) and not _OF_CHANNELS.isdisjoint(_names_in(extra)):
-        return "a voucher of a channel, which is claimed later"
+    if isinstance(extra, dict):
+        inner = (value for value in extra.values() if isinstance(value, dict))
+        if not _OF_CHANNELS.isdisjoint((*extra, *(name for part in inner for name in part))):
+            return "a voucher of a channel, which is claimed later"
     return ""
 
 
 _OF_CHANNELS = {"channelId", "channelState", "chargedCumulativeAmount", "voucher"}
-
-
-def _names_in(fields: Fields) -> set[str]:
-    inner = (value for value in fields.values() if isinstance(value, dict))
-    return {*fields, *(name for part in inner for name in part)}
 
 
 def _of_hash(fields: Fields, name: str, network: Any) -> Iterator[Finding]:
@@ -650,11 +627,10 @@ def _of_hash(fields: Fields, name: str, network: Any) -> Iterator[Finding]:
 
 
 def _of_payer(fields: Fields, network: Any) -> Iterator[Finding]:
-    """Yield a wrong address in `payer`, on an EVM network."""
     if fields.get("payer") in (None, "") or family_of(network) is Family.OTHER:
         return
     try:
-        parse_address(fields["payer"])
+        crypto.parse_address(fields["payer"])
     except (ValueError, TypeError):
         do = "Name who has paid, or leave the field out."
         yield Finding("payer", _shown(fields, "payer"), "0x and 40 hex digits", do, stops=False)

@@ -34,8 +34,7 @@ EVENTS = "text/event-stream"
 RESOURCE = "mcp://tool/"
 """The beginning of a tool's URL as a resource, before the name."""
 INVALID_PARAMS, NO_METHOD = -32602, -32601
-_CLIENT_ERRORS = (-32600, NO_METHOD, INVALID_PARAMS)
-"""The errors of JSON-RPC for a wrong request."""
+_CLIENT_ERRORS = (-32600, NO_METHOD, INVALID_PARAMS)  # the errors of JSON-RPC for a wrong request
 _ERROR = "x402/error"
 
 
@@ -216,8 +215,7 @@ class Incoming:
     """What came, of anything but events."""
     unread: str = ""
     """Why a message is no JSON that can be read."""
-    _line: bytes = b""
-    """The line of a stream that has not ended yet."""
+    _line: bytes = b""  # the line of a stream that has not ended yet
     _data: list[bytes] = field(default_factory=list)
 
     def feed(self, chunk: bytes) -> bool:

@@ -9,21 +9,9 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
+from x402sim.protocol import x402
 from x402sim.protocol.messages import PaymentRequired, encode
 from x402sim.protocol.networks import Network
-from x402sim.protocol.x402 import (
-    IDENTIFIER_OFFER,
-    MIME_TYPE,
-    PaymentFlow,
-    RequiredV2,
-    RequirementsV1,
-    Resource,
-    Version,
-    flow_extra,
-    requirements_v1,
-    requirements_v2,
-    to_base64,
-)
 
 PAYMENT_ID = "paymentId"
 """The name of the payment id in `extra`, as the public Cronos paywall has it."""
@@ -33,7 +21,7 @@ class OfferBody(PaymentRequired, frozen=True, omit_defaults=True):
     """The body of a 402; `reason` states the fault of the payment in the request."""
 
     x402_version: int
-    accepts: list[RequirementsV1]
+    accepts: list[x402.RequirementsV1]
     reason: str | None = None
 
 
@@ -51,8 +39,8 @@ def offers(
     url: str,
     error: str = "",
     reason: str | None = None,
-    flow: PaymentFlow | None = None,
-    version: Version | None = None,
+    flow: x402.PaymentFlow | None = None,
+    version: x402.Version | None = None,
 ) -> Offers:
     """Return a 402 for the whole URL of a resource; `error` is the standard's word for a refusal.
 
@@ -60,16 +48,18 @@ def offers(
     `version` 1: clients of version 1 read the body (decision 2.2/refused-error). The payment id
     stands in `extra`, too: a payer of version 2 sends the accepted `extra` back.
     """
-    wanted, extra = required.payment_requirements, flow_extra(flow)
+    wanted, extra = required.payment_requirements, x402.flow_extra(flow)
     extra[PAYMENT_ID] = required.payment_id
-    header = RequiredV2(
+    header = x402.RequiredV2(
         x402_version=2,
         error=error or required.error,
-        resource=Resource(url=url, description=wanted.description or "", mime_type=MIME_TYPE),
-        accepts=[requirements_v2(wanted, network, **extra)],
-        extensions=IDENTIFIER_OFFER,
+        resource=x402.Resource(
+            url=url, description=wanted.description or "", mime_type=x402.MIME_TYPE
+        ),
+        accepts=[x402.requirements_v2(wanted, network, **extra)],
+        extensions=x402.IDENTIFIER_OFFER,
     )
-    accepts = [requirements_v1(wanted, network, url=url, **extra)]
+    accepts = [x402.requirements_v1(wanted, network, url=url, **extra)]
     body = OfferBody(
         error=(version == 1 and error) or required.error,
         payment_id=required.payment_id,
@@ -80,11 +70,10 @@ def offers(
         accepts=accepts,
         reason=reason,
     )
-    return Offers(body, to_base64(header))
+    return Offers(body, x402.to_base64(header))
 
 
-_ID = "\ue000"
-"""Stands for the payment id in the encoded rest; no URL can hold this character."""
+_ID = "\ue000"  # stands for the payment id in the encoded rest; no URL can hold this character
 _LONG_URL = 2000
 """Above so many characters of a URL, with a host of anybody's choice, no 402 is cached."""
 
@@ -96,8 +85,8 @@ def written(
     url: str,
     error: str,
     reason: str | None,
-    flow: PaymentFlow | None,
-    version: Version | None = None,
+    flow: x402.PaymentFlow | None,
+    version: x402.Version | None = None,
 ) -> tuple[bytes, str]:
     """Return the body and the header of `offers` as sent.
 
@@ -116,7 +105,7 @@ def written(
 
 @lru_cache(maxsize=16)
 def _common(
-    rest: PaymentRequired, network: Network, url: str, flow: PaymentFlow | None
+    rest: PaymentRequired, network: Network, url: str, flow: x402.PaymentFlow | None
 ) -> tuple[list[bytes], list[bytes]]:
     """Return the parts around each payment id in the body, and in the JSON of the header."""
     made, mark = offers(rest, network, url=url, flow=flow), _ID.encode()

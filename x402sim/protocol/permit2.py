@@ -9,14 +9,7 @@ from functools import lru_cache
 
 import msgspec
 
-from x402sim.protocol.crypto import (
-    Address,
-    BadSignature,
-    canonical,
-    keccak256,
-    recover,
-    words,
-)
+from x402sim.protocol.crypto import Address, BadSignature, canonical, keccak256, recover, words
 
 PERMIT2 = Address(bytes.fromhex("000000000022d473030f116ddee9f6b43ac78ba3"))
 EXACT_PROXY = Address(bytes.fromhex("402085c248eea27d92e8b30b2c58ed07f9e20001"))

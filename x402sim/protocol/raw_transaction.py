@@ -25,10 +25,8 @@ and a tip, and the same with delegations of accounts.
 """
 _LEGACY_FIELDS = 9
 _FIELDS = {ACCESS_LIST: 11, DYNAMIC_FEE: 12, SET_CODE: 13}
-_DELEGATION = b"\x05"
-"""The signed byte before the fields of an account's delegation (EIP-7702)."""
+_DELEGATION = b"\x05"  # the signed byte before the fields of an account's delegation (EIP-7702)
 _MAX_UINT64 = 2**64 - 1
-AccessList = tuple[tuple[Address, tuple[bytes, ...]], ...]
 
 
 class BadTransaction(ValueError):
@@ -67,7 +65,7 @@ class SignedTransaction(msgspec.Struct, frozen=True, kw_only=True):
     to: Address | None
     value: int
     data: bytes
-    access_list: AccessList
+    access_list: tuple[tuple[Address, tuple[bytes, ...]], ...]
     v: int
     """27, 28 or the chain's of EIP-155 for type 0; 0 or 1 for the others."""
     r: int
@@ -194,7 +192,10 @@ def _signed(
         to=Address(_sized(fields[4], 20)) if fields[4] else None,
         value=_uint(fields[5]),
         data=_bytes(fields[6]),
-        access_list=_access_list(fields[7]),
+        access_list=tuple(
+            (Address(_sized(account, 20)), tuple(_sized(slot, 32) for slot in _list(slots)))
+            for account, slots in (_fields(pair, 2) for pair in _list(fields[7]))
+        ),
         v=v,
         r=r,
         s=s,
@@ -233,13 +234,6 @@ def _sized(item: rlp.Item, size: int) -> bytes:
     if len(value) != size:
         raise ValueError(f"rlp: expected {size} bytes for types.Transaction, got {len(value)}")
     return value
-
-
-def _access_list(item: rlp.Item) -> AccessList:
-    return tuple(
-        (Address(_sized(account, 20)), tuple(_sized(slot, 32) for slot in _list(slots)))
-        for account, slots in (_fields(pair, 2) for pair in _list(item))
-    )
 
 
 def _list(item: rlp.Item) -> list[rlp.Item]:

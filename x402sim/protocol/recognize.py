@@ -15,22 +15,10 @@ from typing import Any
 
 import msgspec
 
-from x402sim.protocol import cronos, findings, header, ways, x402
+from x402sim.protocol import cronos, findings, header, messages, ways, x402
 from x402sim.protocol.envelopes import Envelope, envelope_of
 from x402sim.protocol.findings import Finding
 from x402sim.protocol.header import SignedPayment, json_of_header
-from x402sim.protocol.messages import (
-    AgentList,
-    BadMessage,
-    PaymentHeader,
-    PaymentRecord,
-    Receipt,
-    SessionView,
-    SettlementRequest,
-    Wire,
-    decode,
-    decoded,
-)
 from x402sim.protocol.networks import Network
 from x402sim.protocol.permit2_payments import Permit2Payment, is_permit2, signed_in
 from x402sim.protocol.ways import Dialect, Foreign, dialect_of
@@ -109,7 +97,7 @@ def _is_way(dialect: Dialect, fields: Fields) -> bool:
     return "payTo" in fields and dialect_of(fields) is dialect
 
 
-class _RequestBody(Wire, frozen=True):
+class _RequestBody(messages.Wire, frozen=True):
     payment_payload: dict[str, Any]
     payment_requirements: dict[str, Any]
     x402_version: int | None = None
@@ -150,9 +138,11 @@ _is_402 = _lists("accepts")
 T, (TWO, V1, V2) = MessageType, Dialect
 TABLE: tuple[Row, ...] = (
     Row(T.REQUEST, TWO, _is_cronos_request, cronos.FacilitatorRequest, of=CRONOS),
-    Row(T.SETTLEMENT, TWO, _has("paymentHeader", "paymentRequirements"), SettlementRequest),
+    Row(
+        T.SETTLEMENT, TWO, _has("paymentHeader", "paymentRequirements"), messages.SettlementRequest
+    ),
     Row(T.REQUEST, None, _has("paymentPayload"), _RequestBody, of=STANDARD),
-    Row(T.PAYMENT, TWO, _is_flat, PaymentHeader),
+    Row(T.PAYMENT, TWO, _is_flat, messages.PaymentHeader),
     Row(T.PAYMENT, V2, _is_payment_v2, x402.PaymentV2),
     Row(T.PAYMENT, V1, _is_payment, x402.PaymentV1),
     Row(T.REQUIRED, TWO, lambda it: isinstance(it.get("paymentRequirements"), dict)),
@@ -163,12 +153,12 @@ TABLE: tuple[Row, ...] = (
     Row(T.REQUIRED, V1, _is_402, x402.RequiredV1),
     Row(T.VERIFIED, None, _has("isValid"), x402.Verified, findings.of_verified, STANDARD),
     Row(T.SETTLED, None, _is_settled, cronos.SettleAnswer, findings.of_cronos_settled, CRONOS),
-    Row(T.RECEIPT, TWO, _has("success", "txHash"), Receipt, findings.of_receipt),
+    Row(T.RECEIPT, TWO, _has("success", "txHash"), messages.Receipt, findings.of_receipt),
     Row(T.RECEIPT, V2, _is_receipt_v2, x402.Settlement, findings.of_settlement),
     Row(T.RECEIPT, V1, _has("success"), x402.Settlement, findings.of_settlement),
-    Row(T.SESSION, TWO, _has("sessionId", "remaining"), SessionView),
-    Row(T.RECORD, TWO, _has("payment_id", "tx_hash"), PaymentRecord),
-    Row(T.AGENTS, TWO, _lists("agents"), AgentList),
+    Row(T.SESSION, TWO, _has("sessionId", "remaining"), messages.SessionView),
+    Row(T.RECORD, TWO, _has("payment_id", "tx_hash"), messages.PaymentRecord),
+    Row(T.AGENTS, TWO, _lists("agents"), messages.AgentList),
     *(Row(T.REQUIREMENTS, dialect, partial(_is_way, dialect)) for dialect in Dialect),
     Row(T.ERROR, None, _is_error, check=findings.of_error, of="HTTP"),
 )
@@ -300,7 +290,7 @@ def recognize(text: str) -> Recognized:
     if (other := _foreign_answer(text)) is not None:
         return Recognized(_FOREIGN, "text", {}, foreign=other)
     value, odd = text.strip(), list[Finding]()
-    quoted = decoded(value.encode("utf-8", "replace"), str)
+    quoted = messages.decoded(value.encode("utf-8", "replace"), str)
     if quoted is not None and quoted.lstrip()[:1] == "{":
         value = quoted.strip()
         odd.append(Finding("encoding", "JSON in a text of JSON", "the object", _ONCE))
@@ -314,19 +304,19 @@ def recognize(text: str) -> Recognized:
     if (other := ways.foreign_header(header_name, sent)) is not None:
         return Recognized(_FOREIGN, "text", {}, header_name, foreign=other)
     if not value:
-        raise BadMessage("the text is empty; wanted a header's value, a body or a receipt")
+        raise messages.BadMessage("the text is empty; wanted a header's value, a body or a receipt")
     if value[:1] == "<":
-        raise BadMessage(f"{ways.page_of(value)}; {ways.ASK_FOR_JSON}")
+        raise messages.BadMessage(f"{ways.page_of(value)}; {ways.ASK_FOR_JSON}")
     body, encoding = _bytes_of(value)
     try:
-        fields = decode(body, Any)
-    except BadMessage as wrong:
+        fields = messages.decode(body, Any)
+    except messages.BadMessage as wrong:
         fields = _decoded_again(body)
         if fields is None:
             shown = secret_in(body) or repr(body[:40].decode("utf-8", "replace"))
             how = f"it decodes as {encoding} to {shown}, but that"
             reads = shown if encoding == "JSON" else how
-            raise BadMessage(f"{reads} is not JSON: {wrong}; {_WHOLE}") from wrong
+            raise messages.BadMessage(f"{reads} is not JSON: {wrong}; {_WHOLE}") from wrong
         odd.append(Finding("encoding", f"{encoding}, twice", f"{encoding}, once", _ONCE))
     if isinstance(fields, list) and fields and isinstance(fields[0], dict) and "payTo" in fields[0]:
         fields = {"accepts": fields, "x402Version": 1 if "maxAmountRequired" in fields[0] else 2}
@@ -334,7 +324,7 @@ def recognize(text: str) -> Recognized:
     if not isinstance(fields, dict):
         words = {list: "an array", str: "a string", bool: "true or false"}
         type_name = words.get(type(fields), "a number")
-        raise BadMessage(f"JSON, but {type_name}; every message of a payment is an object")
+        raise messages.BadMessage(f"JSON, but {type_name}; every message of a payment is an object")
     found = recognized(fields, encoding, header_name)
     return replace(found, odd=(*odd, *found.odd))
 
@@ -346,9 +336,9 @@ def _decoded_again(body: bytes) -> Fields | None:
     """Return the object in a text encoded twice; None for any other text."""
     try:
         inner = json_of_header(body.decode("ascii").strip())
-    except (BadMessage, UnicodeDecodeError):
+    except (messages.BadMessage, UnicodeDecodeError):
         return None
-    fields: Fields | None = decoded(inner, dict[str, Any])
+    fields: Fields | None = messages.decoded(inner, dict[str, Any])
     return fields
 
 
@@ -374,7 +364,7 @@ def recognized(fields: Fields, encoding: str = "JSON", name: str = "") -> Recogn
                 found = recognized(each, f"{encoding}, in {at[:40]!r}", name)
                 return replace(found, odd=(*odd, *found.odd))
         names = ", ".join(map(repr, list(fields)[:8])) or "no fields"
-        raise BadMessage(
+        raise messages.BadMessage(
             f"an object of JSON that is no message of a payment: it has {names}; wanted "
             "payload, accepts, paymentRequirements, payTo or success"
         )
@@ -391,10 +381,10 @@ def recognized(fields: Fields, encoding: str = "JSON", name: str = "") -> Recogn
         if signed is None and row.kind is MessageType.PAYMENT and row.dialect is not None:
             body, version = msgspec.json.encode(fields), row.dialect.version
             if version is None:
-                signed = header.signed_in(decode(body, PaymentHeader))
+                signed = header.signed_in(messages.decode(body, messages.PaymentHeader))
             else:
                 signed = x402.payment_of(version, body).signed
-    except (msgspec.ValidationError, BadMessage) as wrong:
+    except (msgspec.ValidationError, messages.BadMessage) as wrong:
         shape = str(wrong)
     return Recognized(row, encoding, fields, name, shape, signed, odd=odd)
 
@@ -437,8 +427,8 @@ def _bytes_of(value: str) -> tuple[bytes, str]:
     padding = "=" * (-len(joined) % 4) if encoding == "base64" and "=" not in joined else ""
     try:
         return json_of_header(joined + padding), f"{encoding}{' without padding' * bool(padding)}"
-    except BadMessage as wrong:
-        raise BadMessage(
+    except messages.BadMessage as wrong:
+        raise messages.BadMessage(
             f"neither JSON, base64 nor 0x-hex: {as_given(value)}{'…' * (len(value) > 30)} "
             f"({len(value)} characters); {_WHOLE}"
         ) from wrong

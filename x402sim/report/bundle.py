@@ -114,9 +114,7 @@ _LIBRARIES = {
 _INSTALLED = {"site-packages", "dist-packages"}
 _OF_THE_MACHINE = {"sitecustomize", "usercustomize"}
 """Modules that Python imports at the start, from any place that the installer chose."""
-_CODE_OF_OURS = ("*.py", "*.toml", "*.json")
 _NAME, _EXTRA = re.compile(r"[\w.-]+"), re.compile(r"\bextra == ['\"](\w+)['\"]")
-_EXTRAS_THAT_COUNT = ("report", "sweep")
 
 
 @cache
@@ -241,7 +239,7 @@ def required() -> Mapping[str, str]:
     found = ["numpy"]  # pandas requires it
     for line in lines:
         name, extra = _NAME.match(line), _EXTRA.search(line)
-        if name and (extra is None or extra[1] in _EXTRAS_THAT_COUNT):
+        if name and (extra is None or extra[1] in ("report", "sweep")):
             found.append(name[0])
     return versions_of(sorted(found))
 
@@ -251,7 +249,7 @@ def _ours() -> str:
     """Return a short digest of x402sim's code, since a checkout changes without a new version."""
     found = hashlib.sha256()
     for folder in (PACKAGE, SCENARIOS):
-        for pattern in _CODE_OF_OURS:
+        for pattern in ("*.py", "*.toml", "*.json"):
             for file in sorted(folder.rglob(pattern)):
                 name = file.relative_to(folder).as_posix()
                 if not name.startswith(_SHIPPED):
@@ -502,7 +500,6 @@ def _place(name: str, file: Path, root: Path) -> tuple[str, bool]:
 
 _READERS = {"open", "loadtxt", "genfromtxt", "read_text", "read_bytes"}
 _LOADERS = {"np.load", "numpy.load", "Run.load"}
-_WRITES = ("w", "a", "x")
 
 
 def readings(place: str, text: bytes) -> Iterator[str]:
@@ -518,7 +515,7 @@ def readings(place: str, text: bytes) -> Iterator[str]:
             name = node.func.id if isinstance(node.func, ast.Name) else name
             given = [*node.args[1:2], *(each.value for each in node.keywords if each.arg == "mode")]
             modes = [str(each.value) for each in given if isinstance(each, ast.Constant)]
-            is_written = name == "open" and any(mode.startswith(_WRITES) for mode in modes)
+            is_written = name == "open" and any(mode.startswith(("w", "a", "x")) for mode in modes)
             is_read = name in _READERS or name.startswith("read_")
             is_loaded = name == "load" and ast.unparse(node.func) in _LOADERS
             if (is_read and not is_written) or is_loaded:

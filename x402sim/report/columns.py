@@ -157,7 +157,6 @@ class _Read:
         self.texts, self._batches = journal.columns(first, without=without)
 
     def column(self, kind: str, name: str) -> Any:
-        """Return a whole column."""
         of_kind = [each[kind] for each in self._batches if kind in each]
         if all(name in each for each in of_kind):
             return _joined([each[name] for each in of_kind])

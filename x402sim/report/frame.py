@@ -24,8 +24,7 @@ from x402sim.report.columns import Table, objects, since
 from x402sim.report.reading import Reading
 from x402sim.text.templates import markdown_table
 
-_EXACT = 1 << 53
-"""Floats represent every integer up to this limit exactly."""
+_EXACT = 1 << 53  # floats represent every integer up to this limit exactly
 BASE_UNITS, TOKENS = "base units", "tokens"
 """The units of the two columns of an amount."""
 
@@ -233,9 +232,7 @@ def frame(
     flat = chain.from_iterable([each] if isinstance(each, Column) else each for each in columns)
     form = Form(about, tuple(flat), more)
 
-    def declare(
-        make: Callable[[Journal, Form], pd.DataFrame],
-    ) -> Callable[[Journal], pd.DataFrame]:
+    def declare(make: Callable[[Journal, Form], pd.DataFrame]) -> Callable[[Journal], pd.DataFrame]:
         def table(journal: Journal) -> pd.DataFrame:
             with _no_collector():
                 return make(journal, form)

@@ -32,18 +32,7 @@ from x402sim.events import (
     TransactionUndone,
 )
 from x402sim.journal import Journal
-from x402sim.report.columns import (
-    OUTCOMES,
-    Table,
-    exchanges_of,
-    in_turn,
-    objects,
-    payers_exchanges,
-    since,
-    standing,
-    tables,
-    words,
-)
+from x402sim.report import columns
 from x402sim.report.frame import Column, Form, alike, amount, frame, moment
 from x402sim.report.money import balances, payments, sessions, transactions, transfers
 from x402sim.report.orders import WAYS, orders_of
@@ -69,24 +58,24 @@ NaN. Near saturation these have waited longest: without them, waiting looks too 
     Column("outcome", "category", "served; left (served, but the client had gone, or the answer was lost); refused (too many waited); lost (the part crashed); open (none of these yet)", among=QUEUED),
 )  # fmt: skip
 def queues(journal: Journal, form: Form) -> pd.DataFrame:
-    arrived, started, ended = tables(journal, RequestArrived, RequestStarted, RequestEnded)
+    arrived, started, ended = columns.tables(journal, RequestArrived, RequestStarted, RequestEnded)
     reading, numbers = reading_of(journal), arrived["request"]
     arrived_ms, start_ms = arrived.arrow("at_ms"), reading.start_ms
     started_ms, ended_ms = (_by_number(each, "at_ms", numbers) for each in (started, ended))
-    outcome = words(_by_number(ended, "outcome", numbers).fill_null(0), ended.texts)
+    outcome = columns.words(_by_number(ended, "outcome", numbers).fill_null(0), ended.texts)
     given = {
         "part": arrived.arrow("actor"),
-        "arrived_s": since(arrived_ms, start_ms),
-        "started_s": since(started_ms, start_ms),
-        "ended_s": since(ended_ms, start_ms),
-        "waited_s": since(started_ms, arrived_ms),
-        "service_s": since(ended_ms, started_ms),
+        "arrived_s": columns.since(arrived_ms, start_ms),
+        "started_s": columns.since(started_ms, start_ms),
+        "ended_s": columns.since(ended_ms, start_ms),
+        "waited_s": columns.since(started_ms, arrived_ms),
+        "service_s": columns.since(ended_ms, started_ms),
         "outcome": outcome.cast(pa.string()).fill_null("open"),
     }
     return form.of_columns(given, reading, arrived)
 
 
-def _by_number(events: Table, name: str, numbers: np.ndarray) -> pa.Array:
+def _by_number(events: columns.Table, name: str, numbers: np.ndarray) -> pa.Array:
     found = pd.Series(events[name], events["request"], dtype="Int64").reindex(numbers)
     return pa.array(found)
 
@@ -135,10 +124,10 @@ class _Chain:
         self.blocks, self.forks = list[_Block](), list[_Fork]()
         self._newest, self._mined_in = dict[int, _Block](), dict[str, _Block]()
         self._fork: _Fork | None = None
-        forked, mined, undone = tables(
+        forked, mined, undone = columns.tables(
             journal, ChainReorganised, TransactionMined, TransactionUndone
         )
-        in_turn(
+        columns.in_turn(
             forked.calls(self._forked),
             mined.calls(self._mined),
             undone.calls(self._undone),
@@ -268,7 +257,7 @@ def costs(journal: Journal, form: Form) -> pd.DataFrame:
 
 def _values(reading: Reading) -> dict[str, Any]:
     """Return columns that are not computed: rows of transactions, then of orders without one."""
-    orders, mined = orders_of(reading.journal), standing(reading.journal)
+    orders, mined = orders_of(reading.journal), columns.standing(reading.journal)
     owner, is_refund = np.full(len(mined.texts.all), -1), np.zeros(len(mined.texts.all), "bool")
     refunds = [order for order in orders if order.refund_tx]
     refunding = [order.refund_tx for order in refunds]
@@ -281,10 +270,10 @@ def _values(reading: Reading) -> dict[str, Any]:
     of = np.append(owner[mined["tx_hash"]], bare).astype("int64")
 
     def of_order(name: str) -> Any:
-        return objects([*map(attrgetter(name), orders), None])[of]
+        return columns.objects([*map(attrgetter(name), orders), None])[of]
 
     def named(name: str) -> Any:
-        return words(np.array([*map(attrgetter(name), orders), 0])[of], mined.texts)
+        return columns.words(np.array([*map(attrgetter(name), orders), 0])[of], mined.texts)
 
     def padded(values: Any, missing: Any = None) -> Any:
         return np.append(values, np.full(len(bare), missing, "object"))
@@ -311,7 +300,7 @@ def _values(reading: Reading) -> dict[str, Any]:
         "payer": named("payer"),
         "service": named("service"),
         "session_id": named("session_id"),
-        "tx": words(np.append(mined["tx_hash"], np.zeros(len(bare))), mined.texts),
+        "tx": columns.words(np.append(mined["tx_hash"], np.zeros(len(bare))), mined.texts),
         "party": padded(np.where(parties == None, others, parties)),  # noqa: E711 - an array
         "sender": padded(mined.mapped("sender", reading.name)),
         "gas": padded(mined["gas"], 0),
@@ -344,12 +333,12 @@ same columns."""
     Column("session_id", "string", "the session id in the request, or else in the answer"),
     Column("status", "Int64", "HTTP status; NA if there was no answer"),
     Column("error", "string", "the error's text, or why there was no answer"),
-    Column("outcome", "category", f"the outcome: {', '.join(OUTCOMES)}", among=OUTCOMES),
+    Column("outcome", "category", f"the outcome: {', '.join(columns.OUTCOMES)}", among=columns.OUTCOMES),
     Column("ended_s", "float64", "when the answer came, or the payer knew that none would", "s"),
     Column("latency_s", "float64", "from request to answer; NaN if there was no answer", "s"),
 )  # fmt: skip
 def steps(journal: Journal, form: Form) -> pd.DataFrame:
-    reading, exchanges = reading_of(journal), payers_exchanges(journal)
+    reading, exchanges = reading_of(journal), columns.payers_exchanges(journal)
     is_payers = pa.array(~exchanges.sent.those("actor", reading.services.__contains__))
     every = {name: values.filter(is_payers) for name, values in exchanges.columns.items()}
     return form.of_columns(every, reading)
@@ -364,7 +353,7 @@ def steps(journal: Journal, form: Form) -> pd.DataFrame:
     moment("when it was made"),
 )  # fmt: skip
 def checks(journal: Journal, form: Form) -> pd.DataFrame:
-    (events,) = tables(journal, Check)
+    (events,) = columns.tables(journal, Check)
     as_json = {
         name: [json.dumps(value, ensure_ascii=False) for value in events[name].tolist()]
         for name in ("expected", "actual")
@@ -381,10 +370,10 @@ def checks(journal: Journal, form: Form) -> pd.DataFrame:
     Column("ended_s", "float64", "when the answer came, or the caller knew that none would", "s"),
     Column("latency_s", "float64", "from request to answer; NaN if there was no answer", "s"),
     Column("status", "Int64", "HTTP status; NA if there was no answer"),
-    Column("outcome", "category", f"the outcome: {', '.join(OUTCOMES)}", among=OUTCOMES),
+    Column("outcome", "category", f"the outcome: {', '.join(columns.OUTCOMES)}", among=columns.OUTCOMES),
 )  # fmt: skip
 def latency(journal: Journal, form: Form) -> pd.DataFrame:
-    return form.of_columns(exchanges_of(journal).columns, reading_of(journal))
+    return form.of_columns(columns.exchanges_of(journal).columns, reading_of(journal))
 
 
 @frame(
@@ -431,9 +420,9 @@ Give both ways the same arrivals and seeds, and compare `waiting_s` of quotes on
 a session took is in the rows of deposits.""",
 )  # fmt: skip
 def orders(journal: Journal, form: Form) -> pd.DataFrame:
-    found, texts = orders_of(journal), payers_exchanges(journal).sent.texts
+    found, texts = orders_of(journal), columns.payers_exchanges(journal).sent.texts
     names = "payer", "service", "resource", "payment_id", "session_id", "tx", "refund_tx"
-    given = {name: words(list(map(attrgetter(name), found)), texts) for name in names}
+    given = {name: columns.words(list(map(attrgetter(name), found)), texts) for name in names}
     if signers := _signers(journal):  # a recording: its requests come from addresses of clients
         signed = ([signers.get(texts.all[each]) for each in order.nonces] for order in found)
         clients = given["payer"].to_pylist()
@@ -473,7 +462,7 @@ def _signers(journal: Journal) -> dict[str | None, str]:
     Column("backlog", "Int64", "settled records still without a block after it"),
 )  # fmt: skip
 def backlog(journal: Journal, form: Form) -> pd.DataFrame:
-    (runs,) = tables(journal, IndexerRan)
+    (runs,) = columns.tables(journal, IndexerRan)
     return form.of_columns({}, reading_of(journal), runs)
 
 
@@ -487,9 +476,9 @@ def backlog(journal: Journal, form: Form) -> pd.DataFrame:
     Column("struck", "Int64", "how many requests it struck"),
 )  # fmt: skip
 def outages(journal: Journal, form: Form) -> pd.DataFrame:
-    (periods,), reading = tables(journal, FaultPeriodEnded), reading_of(journal)
+    (periods,), reading = columns.tables(journal, FaultPeriodEnded), reading_of(journal)
     moments = {
-        f"{name}_s": since(periods.arrow(f"{name}_ms"), reading.start_ms)
+        f"{name}_s": columns.since(periods.arrow(f"{name}_ms"), reading.start_ms)
         for name in ("from", "until")
     }
     return form.of_columns(moments, reading, periods)

@@ -213,8 +213,7 @@ class SessionStates:
         self._by_deposit: dict[str, SessionState] = {}
         self._refunds: dict[str, dict[str, int]] = {}
         """The refunds of a session that the chain has not undone, by their transactions."""
-        self._txs: dict[str, str] = {}
-        """The transaction of each payment so far."""
+        self._txs: dict[str, str] = {}  # the transaction of each payment so far
         self._due: dict[str, list[tuple[int, int, SessionState]]] = {}
         """By service, a heap of the sessions that can expire, the earliest first."""
         self._pushes = count()
@@ -341,24 +340,23 @@ class Movements:
         self.rows: Any = np.arange(len(self.transfers["seq"]))
         self.at_ms, self.is_undone = self.transfers["at_ms"], np.zeros(len(self.rows), "bool")
         if len(undone["seq"]) and len(self.rows):
-            self._undo(undone)
-
-    def _undo(self, undone: Table) -> None:
-        names = "seq", "at_ms", "tx_hash"
-        made, back = ([each[name].tolist() for name in names] for each in (self.transfers, undone))
-        happened = [
-            *zip(*made, self.rows.tolist(), strict=True),
-            *zip(*back, repeat(None), strict=False),
-        ]
-        found: list[tuple[int, int, bool]] = []
-        standing: dict[int, list[int]] = {}
-        for _, at_ms, tx, row in sorted(happened, key=itemgetter(0)):
-            if row is not None:
-                standing.setdefault(tx, []).append(row)
-                found.append((row, at_ms, False))
-            else:
-                found += [(each, at_ms, True) for each in standing.pop(tx, ())]
-        self.rows, self.at_ms, self.is_undone = map(np.array, zip(*found, strict=True))
+            names = "seq", "at_ms", "tx_hash"
+            made, back = (
+                [each[name].tolist() for name in names] for each in (self.transfers, undone)
+            )
+            happened = [
+                *zip(*made, self.rows.tolist(), strict=True),
+                *zip(*back, repeat(None), strict=False),
+            ]
+            found: list[tuple[int, int, bool]] = []
+            standing: dict[int, list[int]] = {}
+            for _, at_ms, tx, row in sorted(happened, key=itemgetter(0)):
+                if row is not None:
+                    standing.setdefault(tx, []).append(row)
+                    found.append((row, at_ms, False))
+                else:
+                    found += [(each, at_ms, True) for each in standing.pop(tx, ())]
+            self.rows, self.at_ms, self.is_undone = map(np.array, zip(*found, strict=True))
 
     def mapped(self, name: str, to: Callable[[str], Any]) -> Any:
         """Return a text of each movement, mapped by a function, as an array of objects."""
@@ -510,24 +508,22 @@ def balances(journal: Journal, form: Form) -> pd.DataFrame:
     network = moves.mapped("actor", lambda chain: known[reading.network(chain)])[of].astype("int64")
     amounts_base = moves.amounts_base
     change = np.stack([-amounts_base, amounts_base], axis=1).ravel()[places]
+    # the sums so far, of each account
+    account = party * len(known) + network
+    order = np.argsort(account, kind="stable")
+    sums, starts = change[order].cumsum(), np.flatnonzero(np.diff(account[order], prepend=-1))
+    before = np.repeat(sums[starts] - change[order][starts], np.diff(starts, append=len(order)))
+    found = np.empty_like(change)
+    found[order] = sums - before
     given = {
         "at": moves.at_ms[of],
         "network": moves.mapped("actor", reading.network)[of],
         "party": pa.DictionaryArray.from_arrays(party, pa.array(list(known), pa.string())),
         "tx": moves.transfers.arrow("tx_hash").take(pa.array(moves.rows[of])),
         "change_base": change,
-        "balance_base": _running(change, party * len(known) + network),
+        "balance_base": found,
     }
     return form.of_columns(given, reading)
-
-
-def _running(values: Any, account: Any) -> Any:
-    order = np.argsort(account, kind="stable")
-    sums, starts = values[order].cumsum(), np.flatnonzero(np.diff(account[order], prepend=-1))
-    before = np.repeat(sums[starts] - values[order][starts], np.diff(starts, append=len(order)))
-    found = np.empty_like(values)
-    found[order] = sums - before
-    return found
 
 
 @frame(

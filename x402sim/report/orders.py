@@ -109,8 +109,7 @@ class Orders:
         self._of_request: list[OrderState] = []
         self._by_payment: dict[tuple[int, int], OrderState] = {}
         """By payment id and payer: a payer who shows another's payment has a separate order."""
-        self._first: dict[int, int] = {}
-        """The payer of the first order of each payment id."""
+        self._first: dict[int, int] = {}  # the payer of the first order of each payment id
         self._by_nonce: dict[tuple[int, int, int], OrderState] = {}
         """By payer, service and authorization: one-step payments without a payment id."""
         self._tried: dict[tuple[int, int, int], OrderState] = {}
@@ -310,7 +309,6 @@ class Orders:
     # --- the money ---------------------------------------------------------------------
 
     def _count_money(self, reading: Reading) -> None:
-        """Count each order's money and gas from the transactions in the chain."""
         gas_of = dict(standing(reading.journal).rows("tx_hash", "gas"))
         used, taken = self._used.get, set[int]()
         (metered,) = tables(reading.journal, events.UsageSettled)

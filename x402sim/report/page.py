@@ -35,8 +35,7 @@ from x402sim.spec.clauses import CLAUSES
 from x402sim.text.words import as_given
 from x402sim.version import VERSION
 
-_OLDER = ""
-"""Stands for all omitted payments."""
+_OLDER = ""  # stands for all omitted payments
 _NAMES = ("exchange", "authorization", "tx_hash", "session_id")
 """Fields that name the payment of an event without a payment id."""
 _LINKS = (events.RequestSent, events.AuthorizationConsumed, events.SessionRefunded)

@@ -28,8 +28,7 @@ LARGE = 20_000
 """Events. If a journal is longer, a plot or trace of a part reads only the part."""
 LAST = 500
 """Payments on a page, by default."""
-_NONE = 1 << 62
-"""Above the number of any exchange."""
+_NONE = 1 << 62  # above the number of any exchange
 DECIMALS = 6
 """The token's decimals, if the journal does not state them."""
 

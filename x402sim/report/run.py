@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
     from x402sim.report.page import Shown
 
-_MOST_SHOWN = 5
-"""Failed checks in the text of a `RunFailed`."""
+_MOST_SHOWN = 5  # failed checks in the text of a `RunFailed`
 
 
 class RunFailed(Exception):

@@ -181,11 +181,7 @@ async def _sell_from_session(
 
 
 async def _sell_in_one_step(
-    service: Service,
-    request: Request,
-    paid: one_step.OneStep,
-    answer_paid: Work,
-    own: Found | None,
+    service: Service, request: Request, paid: one_step.OneStep, answer_paid: Work, own: Found | None
 ) -> Response:
     """Sell to a payment in one step; work for one payment is done once at a time.
 

@@ -87,31 +87,27 @@ def agents(service: Service) -> list[Agent]:
     """Return the agents, their resources, prices and reputations (4.3/list, 2.7/agent)."""
     env, nothing = service.env, service.env.settings.reputation.of(Track())
     if env.shop:
-        return _agents_of_goods(service, nothing)
+        # an agent for each path; with holes, it sums up what was bought
+        shop, scores = env.shop, service.store.payments.reputations()
+        sold = {good.path: (good, price_base) for good, price_base in shop.priced}
+        made = []
+        for path, (good, price_base) in sold.items():
+            mine = [value for bought, value in scores.items() if shop.sells(bought, path)]
+            made.append(
+                Agent(
+                    id=good.name,
+                    name=good.name,
+                    description=good.description or good.name,
+                    resource=path,
+                    price=str(price_base),
+                    pay_to=checksum(env.pay_to),
+                    reputation=sum(mine) if mine else nothing,
+                )
+            )
+        return made
     known = service.store.payments.reputation(QUOTE)
     reputation = nothing if known is None else known
     return [agent(env.quote_price_base, checksum(env.pay_to), reputation)]
-
-
-def _agents_of_goods(service: Service, nothing: int) -> list[Agent]:
-    """Return an agent for each path that the user sells; with holes, it sums up what was bought."""
-    shop, known = service.env.shop, service.store.payments.reputations()
-    sold = {good.path: (good, price_base) for good, price_base in shop.priced}
-    made = []
-    for path, (good, price_base) in sold.items():
-        mine = [value for bought, value in known.items() if shop.sells(bought, path)]
-        made.append(
-            Agent(
-                id=good.name,
-                name=good.name,
-                description=good.description or good.name,
-                resource=path,
-                price=str(price_base),
-                pay_to=checksum(service.env.pay_to),
-                reputation=sum(mine) if mine else nothing,
-            )
-        )
-    return made
 
 
 def agent(price_base: int, pay_to: str, reputation: int) -> Agent:

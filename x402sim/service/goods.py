@@ -196,7 +196,6 @@ def plain_path(path: str) -> str:
 
 
 def _pattern(path: str) -> re.Pattern[str]:
-    """Return the expression of the paths that fit."""
     parts = _HOLE.split(path if path.endswith("*") else path.rstrip("/"))
     texts = (
         _HOLES.get(part, "[^/]+") if n % 2 else re.escape(part) for n, part in enumerate(parts)

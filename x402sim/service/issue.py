@@ -51,8 +51,7 @@ A number is never changed and never reused, because issued payment ids contain i
 number they would pay for another resource. A new resource takes the next number; a resource that
 is removed leaves a gap.
 """
-_OWN = 255
-"""The number of all goods of the user; the path follows the terms."""
+_OWN = 255  # the number of all goods of the user; the path follows the terms
 _PATHS = {resource.number: path for path, resource in RESOURCES.items()}
 
 PREFIX = "pay_"
@@ -156,13 +155,12 @@ class Issuer:
         if content is None:
             return None
         number, amount_base, expires_s, duration = _TERMS.unpack_from(content, _SALT_BYTES)
-        path = _PATHS.get(number) or self._own(content[CONTENT_BYTES:])
-        return IssuedTerms(path, amount_base, expires_s, duration) if path else None
-
-    def _own(self, padded: bytes) -> str | None:
-        """Return the path of a good of the user; None if it is not sold any more."""
-        path = padded.rstrip(b"\0").decode()
-        return path if self._env.shop.price(path) is not None else None
+        path = _PATHS.get(number)
+        if path is None:
+            path = content[CONTENT_BYTES:].rstrip(b"\0").decode()  # a good of the user
+            if self._env.shop.price(path) is None:
+                return None
+        return IssuedTerms(path, amount_base, expires_s, duration)
 
     def derive(self, resource: str, auth: Authorization) -> str:
         """Return the id of a payment in one step: one authorization, for one resource.

@@ -26,27 +26,13 @@ from starlette.responses import Response
 from x402sim import events
 from x402sim.http import web
 from x402sim.http.web import Connection
-from x402sim.protocol import permit2_payments as words, x402_reasons
+from x402sim.protocol import permit2_payments as words, x402, x402_reasons
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.permit2 import Permit2Authorization
 from x402sim.protocol.refusals import Refusal, RequestError, SettlementRefused, Unpaid, status_of
 from x402sim.protocol.rules import first_broken
-from x402sim.protocol.x402 import (
-    REQUIRED_HEADER,
-    RESPONSE_HEADERS,
-    SCHEME,
-    RequiredV2,
-    RequirementsV2,
-    Resource,
-    Settlement,
-    domain_of,
-    from_base64,
-    identifier_in,
-    json_in,
-    to_base64,
-)
 from x402sim.service.gate import payment_required, proof_headers, refused
 from x402sim.service.goods import AMOUNT_USED, Found
 from x402sim.service.one_step import HEADERS, IdempotentReplay, keep, key_of, require_offered
@@ -103,38 +89,38 @@ async def sell(
 def pays(request: Request) -> bool:
     """Tell whether a request pays by Permit2, and has no id that gives access before that."""
     headers = proof_headers(request)
-    sent = json_in(headers.get(HEADERS[2]))
+    sent = x402.json_in(headers.get(HEADERS[2]))
     is_first = not headers.keys() & {"x-payment-id", "x-session-id"}
     return is_first and isinstance(sent, dict) and words.is_permit2(sent.get("payload"))
 
 
 async def beside(service: Service, found: Found, required: Response) -> Response:
     """Add the offer of `exact` by Permit2 to a 402, if the facilitator answers; return the 402."""
-    told = json_in(required.headers.get(REQUIRED_HEADER), RequiredV2)
+    told = x402.json_in(required.headers.get(x402.REQUIRED_HEADER), x402.RequiredV2)
     if required.status_code == 402 and told is not None:
         with suppress(web.Refused):
             offer = await _offer(service, found)
             extensions = {**(told.extensions or {}), **(service.upto.sponsorings or {})}
             told = replace(told, accepts=[*told.accepts, offer], extensions=extensions)
-            required.headers[REQUIRED_HEADER] = to_base64(told)
+            required.headers[x402.REQUIRED_HEADER] = x402.to_base64(told)
     return required
 
 
-async def _offer(service: Service, found: Found) -> RequirementsV2:
+async def _offer(service: Service, found: Found) -> x402.RequirementsV2:
     """Return the offer; the facilitator says which account settles `upto`."""
-    env, scheme = service.env, words.UPTO if found.good.upto else SCHEME
+    env, scheme = service.env, words.UPTO if found.good.upto else x402.SCHEME
     try:
         extra = await service.upto.extra_of(scheme, env.network.caip2)
     except Unavailable as gone:
         raise _unreachable(service, Refusal.UNREACHABLE, gone) from gone
-    return RequirementsV2(
+    return x402.RequirementsV2(
         scheme=scheme,
         network=env.network.caip2,
         amount=str(found.price_base),
         asset=checksum(env.network.asset),
         pay_to=checksum(env.pay_to),
         max_timeout_seconds=env.settings.max_timeout_s,
-        extra=domain_of(env.network) | extra,
+        extra=x402.domain_of(env.network) | extra,
     )
 
 
@@ -147,7 +133,7 @@ async def _required(
     request: Request,
     resource: str,
     found: Found,
-    offer: RequirementsV2,
+    offer: x402.RequirementsV2,
     why: Unpaid,
 ) -> Response:
     """Return the 402; 412 if only the approval of Permit2 is missing."""
@@ -160,24 +146,23 @@ async def _required(
         both.status_code = status
         return both
     about = service.issuer.description(resource)
-    required = RequiredV2(
+    required = x402.RequiredV2(
         x402_version=2,
         error=why.summary or "Payment Required",
-        resource=Resource(url=web.url_of(request), description=about),
+        resource=x402.Resource(url=web.url_of(request), description=about),
         accepts=[offer],
         extensions=service.upto.sponsorings,
     )
-    header = to_base64(replace(required, error=why.code or required.error))
-    return web.answer(required, status, {REQUIRED_HEADER: header, **why.headers})
+    header = x402.to_base64(replace(required, error=why.code or required.error))
+    return web.answer(required, status, {x402.REQUIRED_HEADER: header, **why.headers})
 
 
 def _read(text: str) -> _Paid:
-    """Read a payment; raises `Unpaid`."""
     try:
-        payment = words.permit2_payment_of(body := from_base64(text))
+        payment = words.permit2_payment_of(body := x402.from_base64(text))
         auth, signature = words.message_of(payment)
-        is_exact = payment.accepted.scheme == SCHEME
-        identifier = identifier_in(payment.extensions) if is_exact else None
+        is_exact = payment.accepted.scheme == x402.SCHEME
+        identifier = x402.identifier_in(payment.extensions) if is_exact else None
     except BadMessage as wrong:
         raise Unpaid(x402_reasons.INVALID_PAYLOAD, str(wrong)) from None
     payment_id = words.usage_id(auth.from_, auth.nonce.to_bytes(32))
@@ -188,7 +173,7 @@ async def _sell(
     service: Service,
     request: Request,
     resource: str,
-    offer: RequirementsV2,
+    offer: x402.RequirementsV2,
     paid: _Paid,
     work: Callable[[], Awaitable[Response]],
 ) -> Response:
@@ -200,7 +185,10 @@ async def _sell(
             raise web.refused(RequestError.IDENTIFIER_TAKEN)
     usage = service.store.usages.get(payment_id)
     if usage is not None and usage.state != "working":
-        _require_same(usage, paid, resource)
+        if words.message_of(words.permit2_payment_of(usage.payment)) != (paid.auth, paid.signature):
+            raise Unpaid(words.NONCE, "nonce: another message with it was sent before")
+        if usage.resource_url != resource:
+            raise Unpaid(words.NONCE, f"this message is for {usage.resource_url!r}")
     if not served.begin(payment_id, service.answering):
         if served.is_marked(payment_id):
             raise Unpaid(words.NONCE, "this message has been served; sign a new one")
@@ -226,21 +214,13 @@ async def _sell(
             served.end(payment_id, resource, is_served=False)
 
 
-def _require_same(usage: Usage, paid: _Paid, resource: str) -> None:
-    """Raise `Unpaid` unless a message is the stored one, for the same resource."""
-    if words.message_of(words.permit2_payment_of(usage.payment)) != (paid.auth, paid.signature):
-        raise Unpaid(words.NONCE, "nonce: another message with it was sent before")
-    if usage.resource_url != resource:
-        raise Unpaid(words.NONCE, f"this message is for {usage.resource_url!r}")
-
-
 # --- before the work, and the work ------------------------------------------------------------
 
 
 async def _work(
     service: Service,
     resource: str,
-    offer: RequirementsV2,
+    offer: x402.RequirementsV2,
     paid: _Paid,
     key: IdempotencyKey | None,
     work: Callable[[], Awaitable[Response]],
@@ -274,7 +254,7 @@ async def _work(
 async def _claim(
     service: Service,
     resource: str,
-    offer: RequirementsV2,
+    offer: x402.RequirementsV2,
     paid: _Paid,
     key: IdempotencyKey | None,
 ) -> Usage:
@@ -328,7 +308,7 @@ async def _claim(
     return usage
 
 
-def _used(service: Service, answer: Response, usage: Usage, offer: RequirementsV2) -> int:
+def _used(service: Service, answer: Response, usage: Usage, offer: x402.RequirementsV2) -> int:
     """Return the amount used, by default the maximum; raises `Refused` 500 for a wrong one."""
     told = answer.headers.get(AMOUNT_USED) if offer.scheme == words.UPTO else None
     if told is None:
@@ -368,7 +348,7 @@ async def _settle(service: Service, usage: Usage, *, asks_first: bool = False) -
     if usage.state == "failed":
         raise Unpaid(words.EXPIRED, "this message was not settled in time; sign a new one")
     reason = reason or "nonce: used on the chain, not by this payment"
-    failed = Settlement(success=False, error_reason=code, error_message=reason)
+    failed = x402.Settlement(success=False, error_reason=code, error_message=reason)
     raise _owed(f"{code}: {reason}", _reported(service, usage, failed))
 
 
@@ -459,14 +439,16 @@ def _content(service: Service, usage: Usage) -> Response:
 
 
 def _receipt(service: Service, usage: Usage, tx_hash: str, settled_base: int) -> dict[str, str]:
-    settled = Settlement(success=True, transaction=tx_hash, amount=str(settled_base))
+    settled = x402.Settlement(success=True, transaction=tx_hash, amount=str(settled_base))
     return _reported(service, usage, settled)
 
 
-def _reported(service: Service, usage: Usage, settlement: Settlement) -> dict[str, str]:
+def _reported(service: Service, usage: Usage, settlement: x402.Settlement) -> dict[str, str]:
     fields = words.permit2_payment_of(usage.payment).payload.permit2_authorization
     network, payer = service.env.network.caip2, checksum(parse_address(fields.from_))
-    return {RESPONSE_HEADERS[2]: to_base64(replace(settlement, network=network, payer=payer))}
+    return {
+        x402.RESPONSE_HEADERS[2]: x402.to_base64(replace(settlement, network=network, payer=payer))
+    }
 
 
 async def _conclude(service: Service, usage: Usage, connection: Connection) -> None:

@@ -24,7 +24,7 @@ from starlette.responses import Response
 from x402sim import events
 from x402sim.http import web
 from x402sim.http.web import Connection
-from x402sim.protocol import x402_reasons
+from x402sim.protocol import x402, x402_reasons
 from x402sim.protocol.crypto import checksum, unwrapped
 from x402sim.protocol.differences import difference, times, too_late
 from x402sim.protocol.eip3009 import is_early
@@ -32,36 +32,14 @@ from x402sim.protocol.header import encode_header
 from x402sim.protocol.messages import BadMessage, SettlementRequest, decode
 from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.refusals import Finality, Refusal, RequestError, SettlementRefused, Unpaid
-from x402sim.protocol.rules import (
-    GRACE_S,
-    MATCH,
-    InvalidReason,
-    Verification,
-    first_broken,
-)
-from x402sim.protocol.x402 import (
-    DECIMALS,
-    PAYMENT_HEADERS,
-    RESPONSE_HEADERS,
-    RequirementsV2,
-    Settlement,
-    StandardPayment,
-    Unsupported,
-    Version,
-    flow_extra,
-    from_base64,
-    network_name,
-    payment_of,
-    requirements_v2,
-    to_base64,
-)
+from x402sim.protocol.rules import GRACE_S, MATCH, InvalidReason, Verification, first_broken
 from x402sim.service.payments import accept, key_ends_s, lasts_too_long, pay, reserve_key
 from x402sim.service.proofs import is_entitled
 from x402sim.service.state import Service
 from x402sim.service.store.served import IdempotencyKey, StoredResponse
 from x402sim.service.unsettled import record_refusal
 
-HEADERS = {version: name.lower() for version, name in PAYMENT_HEADERS.items()}
+HEADERS = {version: name.lower() for version, name in x402.PAYMENT_HEADERS.items()}
 
 
 class OneStep(msgspec.Struct, frozen=True):
@@ -71,7 +49,7 @@ class OneStep(msgspec.Struct, frozen=True):
     payer's own id of the payment, with the digest of the whole payment.
     """
 
-    version: Version
+    version: x402.Version
     payer: str
     resource: str
     valid_before: int
@@ -89,7 +67,7 @@ class IdempotentReplay(Exception):
         self.response.raw_headers = list(stored.headers)
 
 
-def version_of(headers: Mapping[str, str]) -> Version:
+def version_of(headers: Mapping[str, str]) -> x402.Version:
     """Return the version of the payment in a request's headers; 2 if it has both."""
     return 2 if HEADERS[2] in headers else 1
 
@@ -133,35 +111,37 @@ def key_of(service: Service, identifier: str, resource: str, text: str) -> Idemp
     return key
 
 
-def _read(version: Version, text: str) -> StandardPayment:
+def _read(version: x402.Version, text: str) -> x402.StandardPayment:
     """Decode a payment; raises `Refused` 400 if it is no JSON object, else `Unpaid`."""
     try:
-        body = from_base64(text)
+        body = x402.from_base64(text)
         fields: dict[str, Any] = decode(body, dict[str, Any])
     except BadMessage as wrong:
         raise web.refused(RequestError.INVALID_PAYMENT, str(wrong)) from wrong
     if (got := fields.get("x402Version")) != version:
-        wanted = f"{PAYMENT_HEADERS[version]} wants x402Version {version}, got {repr(got)[:20]}"
+        wanted = (
+            f"{x402.PAYMENT_HEADERS[version]} wants x402Version {version}, got {repr(got)[:20]}"
+        )
         raise Unpaid(x402_reasons.INVALID_VERSION, wanted)
     try:
-        return payment_of(version, body)
-    except Unsupported as other:
+        return x402.payment_of(version, body)
+    except x402.Unsupported as other:
         raise Unpaid(other.reason, str(other)) from other
     except BadMessage as wrong:
         raise Unpaid(x402_reasons.INVALID_PAYLOAD, str(wrong)) from wrong
 
 
 def _match(
-    service: Service, payment: StandardPayment, resource: str, amount_base: int
+    service: Service, payment: x402.StandardPayment, resource: str, amount_base: int
 ) -> SettlementRequest:
     """Return how a payment is settled; raises `Unpaid` if it differs from the requirements."""
     network, auth = service.env.network, payment.signed.authorization
     issued = replace(service.issuer.requirements(resource, amount_base), description=UNSET)
     if payment.accepted is not None:
-        flow = flow_extra(service.env.settings.payment_flow)
-        require_offered(payment.accepted, requirements_v2(issued, network, **flow))
+        flow = x402.flow_extra(service.env.settings.payment_flow)
+        require_offered(payment.accepted, x402.requirements_v2(issued, network, **flow))
     signed = payment.signed  # in our network's name, with its token if none is named, unwrapped
-    if signed.network == network_name(payment.version, network):
+    if signed.network == x402.network_name(payment.version, network):
         signed = replace(signed, network=network.name)
     asset = signed.asset or checksum(network.asset)
     signed = replace(signed, asset=asset, signature=unwrapped(signed.signature))  # EIP-6492
@@ -186,7 +166,7 @@ def _match(
 
 
 def _offered_id(
-    service: Service, payment: StandardPayment, headers: Mapping[str, str], resource: str
+    service: Service, payment: x402.StandardPayment, headers: Mapping[str, str], resource: str
 ) -> str | None:
     """Return the payment id of the 402 that a payment answers; None unless its payer shows it.
 
@@ -200,7 +180,7 @@ def _offered_id(
     return shown if terms is not None and terms.resource == resource else None
 
 
-def require_offered(accepted: RequirementsV2, offered: RequirementsV2) -> None:
+def require_offered(accepted: x402.RequirementsV2, offered: x402.RequirementsV2) -> None:
     """Raise `Unpaid` unless what a payer accepted in version 2 is what the 402 offers.
 
     Addresses may be in another case.
@@ -218,12 +198,12 @@ _UNLIKE = {"scheme": InvalidReason.SCHEME, "network": InvalidReason.NETWORK}
 """The reason for a field that differs from the offer; for every other field, that of the asset."""
 
 
-def _by_name(requirements: RequirementsV2) -> dict[str, object]:
+def _by_name(requirements: x402.RequirementsV2) -> dict[str, object]:
     """Return every field by name on the wire; each field of `extra` has an entry of its own."""
     fields: dict[str, Any] = msgspec.to_builtins(requirements)
     extra = fields.pop("extra", None) or {}
     extra.pop(PAYMENT_ID, None)  # it differs in each 402
-    extra.pop(DECIMALS, None)  # it only informs, and some clients send name and version alone
+    extra.pop(x402.DECIMALS, None)  # it only informs, and some clients send name and version alone
     return fields | {f"extra.{key}": value for key, value in extra.items()}
 
 
@@ -265,24 +245,13 @@ async def spend(service: Service, paid: OneStep, content: Response, connection: 
         if policy.serves_first:
             content.background = cast(Any, partial(_settle_afterwards, service, paid))
         return
-    if _take_answer(service, paid):
+    if service.store.served.begin(payment_id, service.answering):
         content.headers["X-Payment-Id"] = payment_id
         if paid.key is not None:
             keep(service, (payment_id, paid.resource), paid.key, content, paid.valid_before)
         content.background = cast(Any, partial(_conclude, service, paid, connection))
-
-
-def _take_answer(service: Service, paid: OneStep) -> bool:
-    """Take the one answer that a payment buys.
-
-    Raises `Unpaid` if the answer was given, or if another request has taken it. If decision
-    5/authorization-once is switched, returns False instead: the answer is given again.
-    """
-    if service.store.served.begin(paid.settlement.payment_id, service.answering):
-        return True
-    if not service.env.settings.decisions.authorization_once:
-        return False
-    raise _served_already(service, paid)
+    elif service.env.settings.decisions.authorization_once:  # else the answer is given again
+        raise _served_already(service, paid)
 
 
 def require_unserved(service: Service, paid: OneStep) -> None:
@@ -414,10 +383,10 @@ async def _settle_afterwards(service: Service, paid: OneStep) -> None:
 def _receipt(service: Service, paid: OneStep) -> Mapping[str, str]:
     attempt = service.store.payments.get(paid.settlement.payment_id)
     tx_hash = attempt.tx_hash if attempt else None
-    return _reported(service, paid, Settlement(success=True, transaction=tx_hash or ""))
+    return _reported(service, paid, x402.Settlement(success=True, transaction=tx_hash or ""))
 
 
-def code_of(refusal: Refusal, version: Version) -> str:
+def code_of(refusal: Refusal, version: x402.Version) -> str:
     """Return the standard's word for a refused settlement.
 
     "unexpected_settle_error" says that nobody knows what became of the payment.
@@ -440,7 +409,6 @@ def code_of(refusal: Refusal, version: Version) -> str:
 
 
 def _refused(service: Service, paid: OneStep, why: SettlementRefused) -> Unpaid:
-    """Return what answers a payment that was not settled."""
     row, code = why.refusal.row, code_of(why.refusal, paid.version)
     is_kept = row.resend or (row.final is Finality.STATED and not why.final)
     reason = str(why)
@@ -449,7 +417,7 @@ def _refused(service: Service, paid: OneStep, why: SettlementRefused) -> Unpaid:
     is_pending = why.refusal is Refusal.PENDING
     attempt = service.store.payments.get(paid.settlement.payment_id) if is_pending else None
     sent = attempt.tx_hash if attempt else None
-    failed = Settlement(
+    failed = x402.Settlement(
         success=False,
         error_reason=x402_reasons.PENDING if sent else code,  # it must name the transaction
         error_message=reason,
@@ -464,7 +432,7 @@ def _late(service: Service, paid: OneStep) -> str:
     return f"{too_late(paid.valid_before, service.clock.now_s())}; sign a new one by that clock"
 
 
-def _reported(service: Service, paid: OneStep, settlement: Settlement) -> Mapping[str, str]:
-    network = network_name(paid.version, service.env.network)
+def _reported(service: Service, paid: OneStep, settlement: x402.Settlement) -> Mapping[str, str]:
+    network = x402.network_name(paid.version, service.env.network)
     settlement = replace(settlement, network=network, payer=paid.payer)
-    return {RESPONSE_HEADERS[paid.version]: to_base64(settlement)}
+    return {x402.RESPONSE_HEADERS[paid.version]: x402.to_base64(settlement)}

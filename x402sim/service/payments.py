@@ -35,7 +35,7 @@ from x402sim.http import web
 from x402sim.protocol.crypto import checksum, low_v
 from x402sim.protocol.differences import too_far
 from x402sim.protocol.eip3009 import transfer_digest
-from x402sim.protocol.header import SignedPayment, present
+from x402sim.protocol.header import present
 from x402sim.protocol.messages import Receipt, SettlementRequest
 from x402sim.protocol.money import MAX_STORED
 from x402sim.protocol.refusals import (
@@ -183,23 +183,15 @@ async def validate(
         broken = first_broken(AUTHORIZES, Verification(signed, issued, service.env.network))
         is_authorized = broken is None
         if broken is not None and broken.refusal is InvalidReason.SIGNATURE:
-            is_authorized = await _contract_accepts(service, signed)
+            auth = signed.authorization  # the payer may be a contract that accepts the signature
+            digest = transfer_digest(auth, service.env.network.domain)
+            try:
+                is_authorized = await service.rpc.accepts(auth.from_, digest, signed.signature)
+            except Unavailable as error:
+                raise SettlementRefused(Refusal.CHAIN_UNREACHABLE, NODE_SILENT) from error
     return ValidRequest(
         payment_id, payment, terms, requirements, issued, is_authorized, offered_id, key
     )
-
-
-async def _contract_accepts(service: Service, signed: SignedPayment) -> bool:
-    """Ask the payer's contract, if the payer is a contract, to accept the signature.
-
-    Raises `SettlementRefused`.
-    """
-    auth = signed.authorization
-    digest = transfer_digest(auth, service.env.network.domain)
-    try:
-        return await service.rpc.accepts(auth.from_, digest, signed.signature)
-    except Unavailable as error:
-        raise SettlementRefused(Refusal.CHAIN_UNREACHABLE, NODE_SILENT) from error
 
 
 def require(rules: Rules[Presented, Refusal], case: Presented) -> None:

@@ -29,7 +29,6 @@ from x402sim.text.words import as_given
 Sells = Mapping[str, Any] | Sequence[Good]
 """Goods by "GET /weather 0.01": a body, or a function that makes one of a request."""
 JSON = "application/json"
-_METHODS = ("get", "post", "put", "patch", "delete")
 
 
 def read_good(text: str, answer: Answer, *, every_method: bool = False) -> Good:
@@ -114,18 +113,14 @@ def fixed(body: Any, media_type: str = "", status: int = 200) -> Answer:
     return answer
 
 
-def _copied(response: Response) -> Response:
-    """Return a response to change: a receipt is added to its headers."""
-    copied = Response(response.body, response.status_code)
-    copied.raw_headers = [pair for pair in response.raw_headers if pair[0] != b"cache-control"]
-    copied.headers["cache-control"] = "no-store"
-    return copied
-
-
 def _response(value: Any, media_type: str = "", status: int = 200) -> Response:
     match value:
         case Response():
-            return _copied(value)
+            # a receipt is added to its headers
+            copied = Response(value.body, value.status_code)
+            copied.raw_headers = [pair for pair in value.raw_headers if pair[0] != b"cache-control"]
+            copied.headers["cache-control"] = "no-store"
+            return copied
         case bytes() | str():
             usual = "application/octet-stream" if isinstance(value, bytes) else "text/plain"
             no_store = {"cache-control": "no-store"}
@@ -201,7 +196,7 @@ def of_openapi(file: Path) -> Iterator[Good]:
     try:
         document = _document(file)
         for path, operations in document["paths"].items():
-            for method in _METHODS:
+            for method in ("get", "post", "put", "patch", "delete"):
                 if method in operations:
                     yield from _operation(document, method, path, operations[method])
     except OSError as error:

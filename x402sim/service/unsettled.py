@@ -27,8 +27,7 @@ from x402sim.service.upstream.calls import Unavailable
 from x402sim.service.upstream.facilitator import NotMoved
 
 NODE_SILENT = "the chain's node did not answer, so nothing was sent to the facilitator"
-_LAST_DATE_S = 253_402_300_799
-"""The end of the year 9999, the last date of ISO 8601."""
+_LAST_DATE_S = 253_402_300_799  # the end of the year 9999, the last date of ISO 8601
 
 
 class ValidRequest(msgspec.Struct, frozen=True):

@@ -54,8 +54,7 @@ class Wire:
 
     def __init__(self, transport: asyncio.Transport, shared: "Shared") -> None:
         self.transport, self._shared = transport, shared
-        self._unread_bytes = 0
-        """What is counted in `shared`."""
+        self._unread_bytes = 0  # what is counted in `shared`
         self._deadline: asyncio.TimerHandle | None = None
         self.is_lost = self.is_paused = False
         self._poll: Any = None
@@ -206,8 +205,7 @@ class Exchange(web.Connection):
         self._wants_continue = wants_continue
         self._body, self._head = b"", b""
         self._form: _Form
-        self._left = 0
-        """The announced bytes of the body still to write."""
+        self._left = 0  # the announced bytes of the body still to write
         self._waiter: asyncio.Future[None] | None = None
         self._is_guarded = self._is_read = False
         self.more_body = True
@@ -270,7 +268,10 @@ class Exchange(web.Connection):
                 log.exception("an application raised, and had not answered")
         finally:
             if not (self.is_started or self.is_gone):
-                await self._fail()
+                self.keep_alive = False
+                head = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(_ERROR))]
+                await self.send({"type": "http.response.start", "status": 500, "headers": head})
+                await self.send({"type": "http.response.body", "body": _ERROR})
             elif not (self.is_complete or self.is_gone):
                 self._wire.close()
             del self.scope  # a cycle with this object would wait for the garbage collector
@@ -372,12 +373,6 @@ class Exchange(web.Connection):
             if self._left < 0 or (self._left and not more):
                 raise RuntimeError("the body of the answer has not the length that its head says")
         return data
-
-    async def _fail(self) -> None:
-        self.keep_alive = False
-        head = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(_ERROR))]
-        await self.send({"type": "http.response.start", "status": 500, "headers": head})
-        await self.send({"type": "http.response.body", "body": _ERROR})
 
 
 class _Form(NamedTuple):
@@ -552,8 +547,7 @@ class HttpConnection(asyncio.Protocol):
         self._idle_since: float | None = None
         self._message_bytes = self._held_bytes = 0
         self._has_begun = self._is_refused = self._is_reading_paused = False
-        self._has_turn = False
-        """Whether the rest is parsed in a later turn."""
+        self._has_turn = False  # whether the rest is parsed in a later turn
         self._wrong: tuple[RequestError, str | None] = RequestError.INVALID_HTTP, None
         """The refusal of a request that the parser does not take."""
         self._url = b""
@@ -930,7 +924,12 @@ class HttpConnection(asyncio.Protocol):
         elif self._awaited == "body":  # of a request with an answer already
             self._wire.close()
             return
-        transport.write(_refusal(wrong, reason))
+        status = HTTPStatus(status_of(wrong, Decisions()))
+        response = web.error(status, wrong.text, reason)
+        response.headers["connection"] = "close"
+        head = b"".join(b"%b: %b\r\n" % header for header in response.raw_headers)
+        line = f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
+        transport.write(line + head + b"\r\n" + bytes(response.body))
         if transport.can_write_eof():
             transport.write_eof()
         asyncio.get_running_loop().call_later(LINGER_S, self._wire.close)
@@ -953,12 +952,3 @@ def _end_of_empty_line(before: bytes, data: bytes, start: int, most: int) -> int
 
 def _address(name: Any) -> tuple[str, int] | None:
     return (str(name[0]), int(name[1])) if isinstance(name, tuple) else None
-
-
-def _refusal(wrong: RequestError, reason: str | None) -> bytes:
-    status = HTTPStatus(status_of(wrong, Decisions()))
-    response = web.error(status, wrong.text, reason)
-    response.headers["connection"] = "close"
-    head = b"".join(b"%b: %b\r\n" % header for header in response.raw_headers)
-    line = f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
-    return line + head + b"\r\n" + bytes(response.body)

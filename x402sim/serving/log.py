@@ -263,8 +263,7 @@ _OUR_402 = re.compile(rb'\{"error":"[^"\\]*","paymentId":"(\w[\w-]*)"')
 """The beginning of our own 402."""
 _PAYMENTS = (b"payment-signature", b"x-payment")
 _RECEIPTS = (b"payment-response", b"x-payment-response")
-_Alone = tuple[float, Entry]
-"""An entry of the journal outside of any request, and when it came."""
+_Alone = tuple[float, Entry]  # an entry of the journal outside of any request, and when it came
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,8 +477,10 @@ def _read_proofs(line: LogLine, request: LoggedRequest) -> bool:
             line.session_id = value[:MAX_ID].decode("latin-1")
         else:
             is_paid = True
-    if is_paid and _has_paid_before(request):
-        line.notes.append("this authorization has paid before: nothing was charged again")
+    if is_paid and request.status == 200 and not request.read:
+        answered = {name.lower() for name, _ in request.answer_headers}
+        if not answered.isdisjoint(_RECEIPTS):  # and it caused no event
+            line.notes.append("this authorization has paid before: nothing was charged again")
     return is_paid
 
 
@@ -531,13 +532,6 @@ def _reads(kind: type[events.Event]) -> tuple[str | None, tuple[str, ...]]:
 def _second(at_s: int) -> tuple[str, str, str]:
     text = datetime.fromtimestamp(at_s).astimezone().isoformat()
     return text[:10], text[11:19], text[19:]
-
-
-def _has_paid_before(request: LoggedRequest) -> bool:
-    """Return whether a payment in one step was answered with a receipt, and caused no event."""
-    if request.status != 200 or request.read:
-        return False
-    return not {name.lower() for name, _ in request.answer_headers}.isdisjoint(_RECEIPTS)
 
 
 @lru_cache(maxsize=1024)

@@ -120,9 +120,7 @@ BATCH = 2000
 PAUSE_S = 0.2
 BEAT_S = 15.0
 """Seconds until a silent stream sends a comment, so that no proxy closes the stream."""
-_PAYMENT_ID = b"x-payment-id"
-_SAFE = "/:@!$&'()*+,;=~"
-"""The characters that a path keeps unescaped."""
+_SAFE = "/:@!$&'()*+,;=~"  # the characters that a path keeps unescaped
 _DOTS = re.compile(r"(?<=/)\.{1,2}(?=/|$)")
 """Dot segments of a path, which a client would remove before the sending."""
 _SECRET = (b"authorization", b"proxy-authorization", b"cookie", b"set-cookie")
@@ -173,7 +171,7 @@ class PageFeed:
         if request.path == PAY or request.status is None or not 200 <= request.status < 300:
             return
         shown = (*request.proofs, *request.answer_headers)  # in one step the answer names it
-        payment_id = next((each for name, each in shown if name.lower() == _PAYMENT_ID), None)
+        payment_id = next((each for name, each in shown if name.lower() == b"x-payment-id"), None)
         if payment_id is None or len(payment_id) > MAX_ID:
             return
         if (key := payment_id.decode("latin-1")) in self._served:

@@ -68,8 +68,7 @@ TOOLS = {
 }
 Tools = Mapping[str, Tool]
 Params = Mapping[str, Any]
-_Bought = tuple[str, Tool, bytes]
-"""A tool's name, the tool at the path of a call, and the body."""
+_Bought = tuple[str, Tool, bytes]  # a tool's name, the tool at the path of a call, and the body
 
 
 def tools_of(shop: Shop) -> Tools:
@@ -205,11 +204,7 @@ async def _offer(ask: Ask, resource: str, error: str) -> dict[str, Any]:
 
 
 async def _ask(
-    app: ASGIApp,
-    request: Request,
-    bought: _Bought,
-    payment: Mapping[str, str],
-    answered: Answered,
+    app: ASGIApp, request: Request, bought: _Bought, payment: Mapping[str, str], answered: Answered
 ) -> None:
     """Send the service the request that a tool is, and call `answered` when it has answered."""
     (tool_name, tool, body), scope = bought, request.scope

@@ -46,8 +46,7 @@ class WebSocketConnection(asyncio.Protocol, web.Connection):
         self._frames = ServerProtocol(max_size=web.MAX_BODY_BYTES, logger=log)
         self._rest, self._has_turn = bytearray(), False
         self._held_bytes = self._in_frame_bytes = self._in_work_bytes = 0
-        self._message = bytearray()
-        """The bytes received of an incomplete message."""
+        self._message = bytearray()  # the bytes received of an incomplete message
         self._waiting = asyncio.Queue[Message]()
         self._waiting.put_nowait({"type": "websocket.connect"})
         self.code = int(CloseCode.ABNORMAL_CLOSURE)

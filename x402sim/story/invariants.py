@@ -23,8 +23,6 @@ from x402sim.spilling import Spilling
 from x402sim.story.stages import Stage
 from x402sim.world.running_world import RunningWorld
 
-TransferFields = tuple[str, str, int]
-"""A transfer: from, to, base units."""
 Use = tuple[bytes, bytes]
 """The nonce of an authorization, and the using transaction."""
 CONSERVED, WITHIN_DEPOSIT, GRANTED_IF_PAID, PAID_ONCE, ORDER_ONCE, SERVED_IF_PAID = LAWS
@@ -34,7 +32,7 @@ STANDS = "a transfer that stands when it is served"
 class _Mined(msgspec.Struct, frozen=True, gc=False):
     """The transfers of a transaction, and the authorizations used to pay."""
 
-    transfers: tuple[TransferFields, ...] = ()
+    transfers: tuple[tuple[str, str, int], ...] = ()  # from, to, base units
     used: tuple[bytes, ...] = ()
 
 
@@ -78,8 +76,7 @@ class Invariants:
         self._payments = Spilling[str, _Payment](str, _Payment)
         self._served_by: dict[bytes, Store] = {}
         """The authorizations served in one step, each with the database of the first service."""
-        self._is_rewound = False
-        """Whether the chain has ever undone a transaction."""
+        self._is_rewound = False  # whether the chain has ever undone a transaction
         self._open: dict[int, Callable[[events.AnswerReceived], Iterable[Broken]]] = {}
         """The check for an open request once served, by exchange."""
         self._reported: set[Broken] = set()
@@ -105,8 +102,10 @@ class Invariants:
             self._is_settled = False
         elif not self._is_settled:
             self._is_settled = True
-            if self._parts.chain_recorder.supply_base != self._supply:
-                self._report(self._not_conserved())
+            minted, held = self._supply, self._parts.chain_recorder.supply_base
+            if minted != held:
+                wanted, actual = f"{minted} base units", f"{held} base units"
+                self._report([Broken(CONSERVED, wanted, actual, "", abs(held - minted))])
         check = self._checks.get(type(event))
         if check is not None and (found := check(event)):
             self._report(found)
@@ -255,12 +254,6 @@ class Invariants:
         self._mined[tx] = replace(mined, transfers=transfers)
         self._supply += _minted(event, sender, to, amount_base)
         return ()
-
-    def _not_conserved(self) -> Iterator[Broken]:
-        """Report that the sum of all balances is not the minted amount."""
-        minted, held = self._supply, self._parts.chain_recorder.supply_base
-        expected, actual = f"{minted} base units", f"{held} base units"
-        yield Broken(CONSERVED, expected, actual, "", abs(held - minted))
 
     def _within_deposit(
         self,

@@ -40,8 +40,7 @@ def _scalar(given: Any) -> Scalar:
 
 
 _TWO_STEPS = {"verify": cronos.VERIFY_PATH, "settle": cronos.SETTLE_PATH}
-_PLAIN = PayerPolicy()
-"""The policy of payers without one."""
+_PLAIN = PayerPolicy()  # the policy of payers without one
 _STANDARD = {"verify": standard.VERIFY_PATH, "settle": standard.SETTLE_PATH}
 
 
@@ -452,11 +451,7 @@ class LiveWorld:
 
 
 def _facilitator_request(
-    verb: str,
-    required: Answer,
-    header: str,
-    version: int | None,
-    requirements: dict[str, Any],
+    verb: str, required: Answer, header: str, version: int | None, requirements: dict[str, Any]
 ) -> tuple[str, dict[str, Any]]:
     """Return the path and the body of a request to "verify" or "settle".
 

@@ -3,7 +3,7 @@
 import asyncio
 import math
 from array import array
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -494,7 +494,15 @@ class Payer:
 
         Raises `PaymentFailed` if no service lists an agent, `ValueError` for an unknown name.
         """
-        return self.at(_choose_by(rule, await self.services()))
+        services = await self.services()
+        if not services:
+            raise PaymentFailed("no service lists an agent that sells quotes")
+        name = rule(services)
+        known = [service.name for service in services]
+        if name not in known:
+            wrong = unknown("service", name, known)
+            raise ValueError(f"the rule {as_given(rule)} chose no listed service: {wrong}")
+        return self.at(name)
 
     # --- as its policy says ----------------------------------------------------------
 
@@ -754,16 +762,3 @@ class Shopper(_Tries):
         """Pay a deposit for a session."""
         self.last = opened = await self.deposit(deposit, duration)
         self._bought.session_id = opened.body.get("sessionId")
-
-
-def _choose_by(rule: Choose, services: Sequence[ListedService]) -> ServiceName:
-    """Return the service that a rule chooses; raises `PaymentFailed` and `ValueError`."""
-    if not services:
-        raise PaymentFailed("no service lists an agent that sells quotes")
-    name = rule(services)
-    known = [service.name for service in services]
-    if name not in known:
-        raise ValueError(
-            f"the rule {as_given(rule)} chose no listed service: {unknown('service', name, known)}"
-        )
-    return name

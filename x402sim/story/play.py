@@ -41,14 +41,7 @@ from x402sim.text import tracebacks
 from x402sim.text.words import changed, described, duration
 from x402sim.world.chains import DEFAULT_CHAIN
 from x402sim.world.loop import Deadlock, VirtualLoop, run_anywhere, run_virtual
-from x402sim.world.scenario import (
-    Scenario,
-    ScenarioFunction,
-    file_of,
-    find,
-    scenario_of,
-    source_of,
-)
+from x402sim.world.scenario import Scenario, ScenarioFunction, file_of, find, scenario_of, source_of
 from x402sim.world.world import Deployment, World
 
 log = logging.getLogger("x402sim")
@@ -223,10 +216,6 @@ _Configuration = Decisions | ExplorerSettings | FacilitatorSettings | Settings
 """Options of which only the fields other than the default are written."""
 
 
-_NETWORKS = {"MAINNET": MAINNET, "BASE_SEPOLIA": BASE_SEPOLIA}
-"""The networks that have a public name; the default is never written."""
-
-
 _RECORDED = (
     "latency",
     "block_time_s",
@@ -259,7 +248,7 @@ def _names(given: object) -> tuple[str, ...] | UnsetType:
 
 
 def _python(value: Any) -> str:
-    for name, network in _NETWORKS.items():
+    for name, network in {"MAINNET": MAINNET, "BASE_SEPOLIA": BASE_SEPOLIA}.items():
         if value == network:
             return name
     if isinstance(value, Mapping):
@@ -306,7 +295,11 @@ class _Hook:
         with self._lock:
             self._stories += 1
             if self._stories == 1:
-                self._put()
+                self._undo.enter_context(warnings.catch_warnings())
+                warnings.filterwarnings("always", _FORGOTTEN.pattern, RuntimeWarning)
+                if warnings.showwarning != self._show:  # else another thread has restored it
+                    self._before = warnings.showwarning
+                warnings.showwarning = self._show
         try:
             yield
         finally:
@@ -314,13 +307,6 @@ class _Hook:
                 self._stories -= 1
                 if not self._stories:
                     self._undo.close()
-
-    def _put(self) -> None:
-        self._undo.enter_context(warnings.catch_warnings())
-        warnings.filterwarnings("always", _FORGOTTEN.pattern, RuntimeWarning)
-        if warnings.showwarning != self._show:  # another thread may have kept and restored it
-            self._before = warnings.showwarning
-        warnings.showwarning = self._show
 
     def _show(
         self,
@@ -404,12 +390,10 @@ class IdleTimeout:
         self._clock, self._parts = clock, parts
         self._loop = asyncio.get_running_loop()
         self._limit = asyncio.timeout(None)
-        self._until = 0.0
-        """The end of the month after the time that the scenario has advanced."""
+        self._until = 0.0  # the end of the month after the time that the scenario has advanced
         first_s, unawaited = self._loop.time() + CHECK_S, periodic_context()
         self._timer = self._loop.call_at(first_s, self._check, context=unawaited)
-        self._in_flight: set[int] = set()
-        """The exchanges of the scenario that are in flight."""
+        self._in_flight: set[int] = set()  # the exchanges of the scenario that are in flight
         self._is_suspect = False
         self._newest_s = self._loop.time()
         self._stopped_by: Exception | None = None
@@ -445,7 +429,6 @@ class IdleTimeout:
             self._timer = self._loop.call_at(next_s, self._check)
 
     def _is_stuck(self) -> bool:
-        """Return whether no request is in flight, and only timers of periodic work are set."""
         if not isinstance(self._loop, VirtualLoop) or self._in_flight or self._loop.must_wait:
             return False
         return not self._clock.is_awaited and not self._loop.is_awaited

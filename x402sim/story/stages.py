@@ -45,14 +45,7 @@ from x402sim.spec.needs import Need
 from x402sim.tasks import InFlight, cancel_all
 from x402sim.text.words import unknown
 from x402sim.world.chains import FixedBlocks
-from x402sim.world.link import (
-    Asgi,
-    Link,
-    PartClient,
-    Watch,
-    is_acting,
-    linking,
-)
+from x402sim.world.link import Asgi, Link, PartClient, Watch, is_acting, linking
 from x402sim.world.loop import VirtualLoop, most_common
 from x402sim.world.running_world import RunningWorld, build, running
 from x402sim.world.strike import ABORT
@@ -247,14 +240,13 @@ class _Nonces:
         return stream.randbytes(32)
 
 
-OpenEndpoint = Callable[[ASGIApp], Awaitable[Endpoint]]
 NEWEST = 1000
 """How many of the newest events an error counts."""
 
 
 @asynccontextmanager
 async def in_process(
-    world: World, open_endpoint: OpenEndpoint | None = None
+    world: World, open_endpoint: Callable[[ASGIApp], Awaitable[Endpoint]] | None = None
 ) -> AsyncIterator[Stage]:
     """Build a world, run the world until the scenario ends, and close all; raises `ChainError`.
 
@@ -480,8 +472,7 @@ def _bounded(limits: Limits) -> BoundedTransport:
     return BoundedTransport(httpx.AsyncHTTPTransport(), limits)
 
 
-_EXCHANGE = "x402sim-exchange"
-"""The header with the exchange number."""
+_EXCHANGE = "x402sim-exchange"  # the header with the exchange number
 _ACTING = "x402sim-acting"
 """The header of requests sent by an observer's `act`: they are not observed."""
 

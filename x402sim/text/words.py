@@ -70,8 +70,7 @@ def changed(value: Any, shown: Callable[[Any], str] = described) -> str:
 
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-_END_S = 253402300800
-"""The first second of the year 10000, which `datetime` cannot represent."""
+_END_S = 253402300800  # the first second of the year 10000, which `datetime` cannot represent
 _IN_TEXT = re.compile(r"\b(is|says) (\d{9,11})\b")
 
 

@@ -110,17 +110,13 @@ def hidden(value: Any, depth: int = 0) -> Any:
     if isinstance(value, list):
         return [hidden(each, depth + 1) for each in value]
     if isinstance(value, str):
-        return _text(value)
+        # no signature in hex, no spendable message in base64
+        is_packed = _PACKED.fullmatch(value.encode("utf-8", "replace")) is not None
+        message = hidden_message(value) if is_packed else HIDDEN
+        return message if message != HIDDEN else _LONG_HEX.sub(HIDDEN, value)
     if not isinstance(value, dict):
         return value
     return {name: _field(name, each, depth + 1) for name, each in value.items()}
-
-
-def _text(text: str) -> str:
-    """Return a text without signatures in hex, and without spendable messages in base64."""
-    is_packed = _PACKED.fullmatch(text.encode("utf-8", "replace")) is not None
-    message = hidden_message(text) if is_packed else HIDDEN
-    return message if message != HIDDEN else _LONG_HEX.sub(HIDDEN, text)
 
 
 _LONG_HEX = re.compile(r"[0-9a-fA-F]{128,}")

@@ -39,8 +39,7 @@ MAX_HEAD = 64 * 1024
 """Most bytes of a head; a payment in a header has a few thousand."""
 BACKLOG = 512
 _READ = 64 * 1024
-_LINGER_S = 2.0
-"""Seconds in which an answered client may go on sending."""
+_LINGER_S = 2.0  # seconds in which an answered client may go on sending
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?]*")
 _OF_ONE_CONNECTION = frozenset(
@@ -239,7 +238,6 @@ class _Peer:
 
     @property
     def is_reusable(self) -> bool:
-        """Whether another request may follow on this connection."""
         is_open = not self.reader.at_eof() and not self.writer.is_closing()
         return is_open and self.http.our_state is h11.DONE and self.http.their_state is h11.DONE
 
@@ -379,12 +377,16 @@ class _Passing:
         self._observer, self._upstream = proxy._observer, proxy._upstream
         self.method = request.method.decode("ascii")
         peer = client.writer.get_extra_info("peername")
+        host = next((value for name, value in request.headers if name == b"host"), b"")
+        netloc = host if proxy._keep_host and host else proxy._upstream.netloc
+        scheme = b"https" if proxy._upstream.tls else b"http"
+        target = proxy._upstream.target(request.target)
         self.exchange = Exchange(
             number=proxy._number(),
             client=str(peer[0]) if isinstance(peer, tuple) else "?",
             method=self.method,
             target=request.target.decode("latin-1"),
-            url=self._url(request),
+            url=(b"%b://%b%b" % (scheme, netloc, target)).decode("latin-1"),
             headers=list(request.headers.raw_items()),
             began=real_now(),
             to=proxy._to,
@@ -393,13 +395,6 @@ class _Passing:
         """The parts of the body and its end, read in advance if a fault may strike."""
         self._is_reported = False
         self._sending: asyncio.Future[None] | None = None
-
-    def _url(self, request: h11.Request) -> str:
-        host = next((value for name, value in request.headers if name == b"host"), b"")
-        netloc = host if self._proxy._keep_host and host else self._upstream.netloc
-        scheme = b"https" if self._upstream.tls else b"http"
-        target = self._upstream.target(request.target)
-        return (b"%b://%b%b" % (scheme, netloc, target)).decode("latin-1")
 
     async def run(self) -> _Peer | None:
         """Pass the request; return the upstream connection. `OSError`: drop the client."""

@@ -161,10 +161,8 @@ class Recorder:
         """Whether a main network was named; None before the first named network."""
         self._says_no_fault = False
         self._tasks = set[asyncio.Task[None]]()
-        self._sent = dict[int, events.RequestSent]()
-        """The requests that wait for their answers."""
-        self._struck = dict[int, int]()
-        """By exchange: the journal entry of its fault."""
+        self._sent = dict[int, events.RequestSent]()  # the requests that wait for their answers
+        self._struck = dict[int, int]()  # by exchange: the journal entry of its fault
 
     async def close(self) -> None:
         """Stop waiting for the chain, and end faults and their periods."""

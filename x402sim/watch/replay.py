@@ -22,7 +22,6 @@ _OF_ONE_ANSWER = frozenset(
     {"connection", "content-encoding", "content-length", "date", "keep-alive", "transfer-encoding"}
 )
 """Fields that belong to the recorded connection; bodies are recorded without their encoding."""
-_MOST_NAMED = 10
 Key = tuple[str, str, bytes, bool]
 """Method, target, body, and whether a payment is shown."""
 
@@ -57,7 +56,7 @@ class Replay:
         key = _key(request.method, target, await web.read_body(request), shown)
         answers = self._answers.get(key)
         if answers is None:
-            known = ", ".join(self.asked[:_MOST_NAMED])
+            known = ", ".join(self.asked[:10])
             how = "with" if key[-1] else "without"
             seen = f"{request.method} {target} with this body, {how} a payment; recorded: {known}"
             raise Refused(404, "Not recorded", seen)

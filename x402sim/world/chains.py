@@ -22,13 +22,7 @@ from urllib.parse import urlsplit
 import msgspec
 from starlette.applications import Starlette
 
-from x402sim.chain.base import (
-    PLENTY_WEI,
-    Chain,
-    ChainClient,
-    ChainError,
-    TxReceipt,
-)
+from x402sim.chain.base import PLENTY_WEI, Chain, ChainClient, ChainError, TxReceipt
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.rpc.app import rpc_app
 from x402sim.clock import Clock

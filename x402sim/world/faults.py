@@ -112,7 +112,6 @@ When = Outages | Schedule
 
 # --- faults -----------------------------------------------------------------------------
 
-_WITHOUT_BODY = (204, 205, 304)
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"([!-~]([\t -~]*[!-~])?)?")
 _NO_VALUE = "no value of a header: printable ASCII, without spaces around it"
@@ -129,7 +128,7 @@ headers some clients read the first, others the last."""
 
 def require_writable(status: int, body: str, content_type: str, headers: dict[str, str]) -> None:
     """Raise `ValueError` unless a server can write this answer."""
-    if body and status in _WITHOUT_BODY:
+    if body and status in (204, 205, 304):
         raise ValueError(f"body of a fault: an answer of status {status} has none")
     if not _VALUE.fullmatch(content_type):
         raise ValueError(f"content_type of a fault: {as_given(content_type)} is {_NO_VALUE}")

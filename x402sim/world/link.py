@@ -89,7 +89,6 @@ class _Exchange(Connection):
         return self.answered.done() and not self.answered.cancelled()
 
     async def served_by(self, app: ASGIApp) -> None:
-        """Have an application serve the request, to its end."""
         why = "the server sent no answer"
         try:
             request, url = self._request, self._request.url
@@ -145,16 +144,14 @@ class _Exchange(Connection):
 
     async def _abort(self, how: str) -> None:
         if how == "cut":  # in the words of httpx over TCP
-            self._fail(httpx.RemoteProtocolError(self._cut_off()))
+            came, headers = "incomplete chunked read", dict(self._start["headers"])
+            if (wanted := headers.get(b"content-length")) is not None:
+                came = f"received {sum(map(len, self._parts))} bytes, expected {int(wanted)}"
+            text = f"peer closed connection without sending complete message body ({came})"
+            self._fail(httpx.RemoteProtocolError(text))
             return
         kind = httpx.ConnectError if how == "refused" else httpx.RemoteProtocolError
         self._fail(kind(f"the connection is {how}"))
-
-    def _cut_off(self) -> str:
-        wanted, how = dict(self._start["headers"]).get(b"content-length"), "incomplete chunked read"
-        if wanted is not None:
-            how = f"received {sum(map(len, self._parts))} bytes, expected {int(wanted)}"
-        return f"peer closed connection without sending complete message body ({how})"
 
     def _fail(self, error: httpx.TransportError) -> None:
         if not self.answered.done():
@@ -303,8 +300,7 @@ class _Body(msgspec.Struct, frozen=True, rename="camel"):
     tx_hash: Any = None
 
 
-_EMPTY = _Body()
-"""Of a message that is no JSON object."""
+_EMPTY = _Body()  # of a message that is no JSON object
 _NONE: Mapping[str, str] = {}
 _ACTION = re.compile(rb"(?:^|&)action=([^&]+)")
 

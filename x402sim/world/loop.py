@@ -32,10 +32,8 @@ MAX_STEPS = 2_000_000
 """The most steps of a loop within `MOMENT_S`; a payment takes about 10."""
 MOMENT_S = 0.001
 """One moment of virtual time, in seconds: the journal's unit."""
-_SOON_S = 1e-6
-"""Timers this close fire together: at large times, rounding loses a nanosecond."""
-_SAMPLE = 1000
-"""How many of the last steps before the error it counts by name."""
+_SOON_S = 1e-6  # timers this close fire together: at large times, rounding loses a nanosecond
+_SAMPLE = 1000  # how many of the last steps before the error it counts by name
 
 
 class Deadlock(RuntimeError):
@@ -130,8 +128,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._in_threads = 0
         self._order = itertools.count()
         self._timers: list[tuple[float, int, _Timer]] = []
-        self._most_timers = FEW_TIMERS
-        """With more timers, the loop looks for cancelled ones."""
+        self._most_timers = FEW_TIMERS  # with more timers, the loop looks for cancelled ones
         self._turns: list[tuple[int, int, asyncio.Future[None]]] = []
         self._is_interrupted = False
         """Whether asyncio has something to do: the loop is to stop, or a thread has called."""
@@ -204,7 +201,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Set a timer; timers of the same time fire in the order of their setting."""
         timers = self._timers
         if len(timers) > self._most_timers:
-            self._drop_cancelled()
+            timers[:] = [each for each in timers if each[2].callback is not None]
+            heapq.heapify(timers)
+            self._most_timers = max(FEW_TIMERS, 2 * len(timers))
         timer = _Timer(callback, args, copy_context() if context is None else context, when)
         heapq.heappush(timers, (when, next(self._order), timer))
         return timer
@@ -283,7 +282,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             found = select(may_wait_s if is_idle else 0)
             is_idle = is_idle and not found and not self._in_threads
         if is_idle and not self._give_turn():
-            self._jump()
+            if not self._timers:
+                waiting = sorted(task.get_name() for task in asyncio.all_tasks(self))
+                raise Deadlock(f"nothing can wake these tasks: {', '.join(waiting) or 'none'}")
+            self.now_s = max(self.now_s, self._timers[0][0])
         self._steps += 1
         if self.now_s - self._moment_s >= MOMENT_S:
             self._moment_s, self._steps = self.now_s, 0
@@ -295,20 +297,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             if timer.callback is not None:
                 self._calls.append(timer)
         return found
-
-    def _drop_cancelled(self) -> None:
-        """Drop the cancelled timers; the next time, once there are twice as many as now."""
-        timers = self._timers
-        timers[:] = [each for each in timers if each[2].callback is not None]
-        heapq.heapify(timers)
-        self._most_timers = max(FEW_TIMERS, 2 * len(timers))
-
-    def _jump(self) -> None:
-        """Jump to the next timer; raises `Deadlock` if there is none."""
-        if not self._timers:
-            waiting = sorted(task.get_name() for task in asyncio.all_tasks(self))
-            raise Deadlock(f"nothing can wake these tasks: {', '.join(waiting) or 'none'}")
-        self.now_s = max(self.now_s, self._timers[0][0])
 
     def _stand_still(self) -> None:
         """Take, or raise, `TimeStandsStill`: `MAX_STEPS` were at one moment."""

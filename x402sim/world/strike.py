@@ -216,8 +216,7 @@ async def _cut(request: Struck, messages: list[Message]) -> None:
     await request.abort("cut")
 
 
-_LENGTHLESS = (204, 304)
-"""Statuses whose answer has no body, and here no length (RFC 9110, 8.6)."""
+_LENGTHLESS = (204, 304)  # statuses whose answer has no body, and here no length (RFC 9110, 8.6)
 
 
 def _half(messages: list[Message]) -> list[Message]:
@@ -311,8 +310,7 @@ class Queue:
                 require_path(part, path, paths)
             except ValueError as wrong:
                 raise ValueError(f"service_time_s: {wrong}") from None
-        self._inside: set[int] = set()
-        """The requests that wait or are served."""
+        self._inside: set[int] = set()  # the requests that wait or are served
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def before(self, app: ASGIApp) -> ASGIApp:

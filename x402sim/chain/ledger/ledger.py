@@ -26,13 +26,7 @@ from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.frame import Frame, Token
 from x402sim.chain.ledger.machine import Machine, Which, admit
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS
-from x402sim.chain.ledger.operations import (
-    ARRIVALS,
-    OPERATIONS,
-    Operation,
-    OperationLog,
-    signed_of,
-)
+from x402sim.chain.ledger.operations import ARRIVALS, OPERATIONS, Operation, OperationLog, signed_of
 from x402sim.chain.ledger.permit2 import Running
 from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.ledger.storage import word_at
@@ -335,7 +329,6 @@ class LedgerChain:
     # --- operations ------------------------------------------------------------------
 
     def _open(self) -> Machine:
-        """Return a machine after a replay of the log, or a new machine."""
         operations = self._log.read() if self._log else []
         if not operations and self._has_history:
             raise ChainError("the chain file is empty, but its database has payments")
@@ -354,20 +347,12 @@ class LedgerChain:
         return self._new_machine(at_s, price_wei)
 
     def _replay(self, operations: list[Operation]) -> Machine:
-        """Return a machine after a replay of these operations; the first is the genesis."""
-        genesis_s, _, (*identity, price_wei) = operations[0]
-        self._check_origin(identity)
-        machine = self._new_machine(genesis_s, int(price_wei))
-        for at_s, name, arguments in operations[1:]:
-            try:
-                OPERATIONS[name](machine, at_s, *arguments)
-            except ChainError:
-                continue  # the operation failed when it was logged, and fails again
-        return machine
+        """Return a machine after a replay of these operations; the first is the genesis.
 
-    def _check_origin(self, arguments: list[Any]) -> None:
-        """Raise `ChainError` unless the log belongs to this network, seed and database."""
-        chain_id, owner, origin, accounts = arguments
+        Raises `ChainError` for the log of another network, seed or database.
+        """
+        genesis_s, _, (*identity, price_wei) = operations[0]
+        chain_id, owner, origin, accounts = identity
         _, _, our_origin, our_accounts = self._identity
         if chain_id != self.chain_id:
             raise ChainError(f"the file holds chain {chain_id}, not {self.chain_id}")
@@ -377,6 +362,13 @@ class LedgerChain:
             raise ChainError("the file was made with other accounts: another phrase or number")
         if origin != our_origin:
             raise ChainError("the file's chain belongs to another database, or has another token")
+        machine = self._new_machine(genesis_s, int(price_wei))
+        for at_s, name, arguments in operations[1:]:
+            try:
+                OPERATIONS[name](machine, at_s, *arguments)
+            except ChainError:
+                continue  # the operation failed when it was logged, and fails again
+        return machine
 
     async def _apply(self, name: str, *arguments: Any) -> Any:
         """Log an operation, run it, then notify watchers and waiters."""

@@ -32,12 +32,7 @@ from x402sim.chain.ledger import gas, permit2, token as fiat
 from x402sim.chain.ledger.frame import DELEGATION, Execution, Frame, Token
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
 from x402sim.chain.ledger.state import Archive, LedgerState, LogIndex, passes
-from x402sim.http.limits import (
-    MAX_MINED_BYTES,
-    MAX_POOL,
-    MAX_POOL_BYTES,
-    MAX_QUEUED,
-)
+from x402sim.http.limits import MAX_MINED_BYTES, MAX_POOL, MAX_POOL_BYTES, MAX_QUEUED
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, checksum, keccak256
 from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.permit2 import CONTRACTS
@@ -230,8 +225,7 @@ class Machine:
         self._block_marks: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
         """The bytes of the transactions in each block outside the archive."""
-        self._mined_bytes = 0
-        """The sum of the bytes, or more after undone blocks."""
+        self._mined_bytes = 0  # the sum of the bytes, or more after undone blocks
         self._snapshots: dict[int, int] = {}
         self._last_snapshot = 0
         self._reorgs = 0
@@ -268,7 +262,10 @@ class Machine:
             )
         if is_full(self.pool(), len(call.data)):
             raise ChainError(FULL)
-        tx = self._transaction(call, self.state.next_nonces.get(call.sender, 0))
+        nonce = self.state.next_nonces.get(call.sender, 0)
+        chain_id, value = self.token.network.chain_id.to_bytes(8), call.value.to_bytes(32)
+        identity = chain_id + call.sender + nonce.to_bytes(8) + call.to + value + call.data
+        tx = Transaction(Hash(keccak256(identity)), call, nonce, GAS_LIMIT, self.gas_price_wei)
         self._enqueue(tx)
         self.mine_arrived(at_s)
         return tx.hash
@@ -279,7 +276,15 @@ class Machine:
         """
         tx, rival = admit(self, signed)
         if rival:
-            self._replace(rival, tx)
+            state = self.state
+            rank = state.waiting.get(rival.hash)
+            self._take_out(rival)
+            state.put(state.transactions, tx.hash, tx)
+            if rank is None:
+                state.put(state.queued, (tx.call.sender, tx.nonce), tx.hash)
+            else:
+                state.put(state.waiting, tx.hash, rank)
+                self.arrivals.add(tx.hash)
         else:
             self._enqueue(tx)
         self.mine_arrived(at_s)
@@ -468,11 +473,6 @@ class Machine:
 
     # --- blocks ----------------------------------------------------------------------
 
-    def _transaction(self, call: Call, nonce: int) -> Transaction:
-        chain_id, value = self.token.network.chain_id.to_bytes(8), call.value.to_bytes(32)
-        identity = chain_id + call.sender + nonce.to_bytes(8) + call.to + value + call.data
-        return Transaction(Hash(keccak256(identity)), call, nonce, GAS_LIMIT, self.gas_price_wei)
-
     def _in_order_of_arrival(self) -> list[Hash]:
         return sorted(self.state.waiting, key=self.state.waiting.__getitem__)
 
@@ -518,18 +518,6 @@ class Machine:
             following += 1
         self._release(account, following)
 
-    def _replace(self, rival: Transaction, tx: Transaction) -> None:
-        """Put a transaction into the mempool in the place of another."""
-        state = self.state
-        rank = state.waiting.get(rival.hash)
-        self._take_out(rival)
-        state.put(state.transactions, tx.hash, tx)
-        if rank is None:
-            state.put(state.queued, (tx.call.sender, tx.nonce), tx.hash)
-        else:
-            state.put(state.waiting, tx.hash, rank)
-            self.arrivals.add(tx.hash)
-
     def _take_out(self, tx: Transaction) -> None:
         state = self.state
         if tx.hash in state.waiting:
@@ -539,7 +527,6 @@ class Machine:
         state.remove(state.transactions, tx.hash)
 
     def _undo_to(self, mark: int) -> None:
-        """Undo to a mark, and delete the blocks and snapshots after it."""
         self.state.undo(mark)
         height = self.state.height
         self._block_marks = {n: m for n, m in self._block_marks.items() if n <= height}
@@ -572,8 +559,11 @@ class Machine:
             self._log_index.add(receipt.logs)
             gas_used, logs = receipt.cumulative_gas_used, logs + len(receipt.logs)
             included.append(tx_hash)
-        for account in self._delegating(included):
-            self._follow_nonce(account)
+        signed = filter(None, (state.transactions[each].signed for each in included))
+        authorities = dict.fromkeys(each.authority for tx in signed for each in tx.delegations)
+        for account in authorities:
+            if account is not None and account in state.account_nonces:  # a nonce was used
+                self._follow_nonce(account)
         prices = [state.transactions[tx_hash].gas_price for tx_hash in included]
         fee = min(self.base_fee_wei, *prices) if prices else self.base_fee_wei
         block = Block(number, block_hash, parent_hash, timestamp_s, tuple(included), gas_used, fee)
@@ -581,13 +571,6 @@ class Machine:
         state.put(state.block_numbers, block_hash, number)
         self._sizes[number] = sum(_size(state.transactions[tx_hash]) for tx_hash in included)
         self._forget_old_marks(number)
-
-    def _delegating(self, tx_hashes: list[Hash]) -> list[Address]:
-        """Return the accounts with a delegation in some transactions, and with a nonce used."""
-        signed = filter(None, (self.state.transactions[each].signed for each in tx_hashes))
-        authorities = (each.authority for tx in signed for each in tx.delegations)
-        moved = self.state.account_nonces
-        return [each for each in dict.fromkeys(authorities) if each is not None and each in moved]
 
     def _forget_old_marks(self, number: int) -> None:
         """Delete undo data beyond every reorganisation and snapshot, and move the blocks'
@@ -651,7 +634,6 @@ class Machine:
         )
 
     def _run(self, state: LedgerState, call: Call, now_s: int, left: int) -> Execution:
-        """Run a transaction's call with the gas that is left, in the called contract."""
         if call.to not in (self.token.network.asset, *CONTRACTS):
             return _pay(state, call)
         is_forced = self.forced_reverts.strike(call)

@@ -49,11 +49,6 @@ class Multicall(msgspec.Struct, frozen=True):
 
         return encode(results, do(self, *_decoded(kinds, data[4:])))
 
-    def _run(self, target: Address, data: bytes) -> bytes:
-        if target == MULTICALL:
-            return replace(self, is_inner=True).answer(data)
-        return called(self.token, self.state, Call(MULTICALL, target, data), self.now_s)[0]
-
     def _all(self, calls: Sequence[tuple[str, bool, bytes]]) -> list[Result]:
         if sum(len(data) for *_, data in calls) > MAX_BYTES:
             raise Reverted("")
@@ -62,7 +57,11 @@ class Multicall(msgspec.Struct, frozen=True):
     def _one(self, target: Address, may_fail: bool, data: bytes) -> Result:
         mark = self.state.mark()
         try:
-            return True, self._run(target, data)
+            return True, (
+                replace(self, is_inner=True).answer(data)
+                if target == MULTICALL
+                else called(self.token, self.state, Call(MULTICALL, target, data), self.now_s)[0]
+            )
         except Reverted as reverted:
             self.state.undo(mark)
             if not may_fail:

@@ -94,19 +94,16 @@ class Running(msgspec.Struct, gc=False):
                     self.gas_used += gas.PERMITTED_BEFORE
                 self.run_token(PERMIT2, data)
                 if self.allowed_before is not None and self.allowed_before != allowed_base:
-                    self._allowed_again(self.allowed_before, allowed_base - amount_base)
+                    # the second write, as a permit has changed it, was charged for a first one
+                    self.gas_used += gas.REWRITTEN
+                    if allowed_base - amount_base == self.allowed_before:
+                        self.refund += gas.RESTORED if self.allowed_before else gas.NOTHING_AGAIN
                 return
             answer = call_other(self.state, token, data)
         except Reverted:
             raise Reverted(NOT_TRANSFERRED) from None
         if answer and answer[:32] != abi.word(1):
             raise Reverted(NOT_TRANSFERRED)
-
-    def _allowed_again(self, before_base: int, after_base: int) -> None:
-        """Charge the second write of an allowance, which a permit has changed, for a first one."""
-        self.gas_used += gas.REWRITTEN
-        if after_base == before_base:
-            self.refund += gas.RESTORED if before_base else gas.NOTHING_AGAIN
 
     def take(
         self, auth: Permit2Authorization, amount_base: int, digest: bytes, signature: bytes
@@ -126,7 +123,6 @@ class Running(msgspec.Struct, gc=False):
         self.transfer(auth.token, auth.from_, auth.to, amount_base)
 
     def _require_signed(self, owner: Address, digest: bytes, signature: bytes) -> None:
-        """Raise `Reverted` unless the owner has signed."""
         if owner in self.state.codes:
             answer = call_other(self.state, owner, abi.is_valid_signature(digest, signature))
             if len(answer) < 32:
@@ -275,7 +271,6 @@ def _bitmap(running: Running, arguments: Arguments) -> bytes:
 
 
 def _proxy(upto: bool) -> dict[bytes, Run]:
-    """Return the functions of the proxy of a scheme."""
     kind = UPTO_WITNESS if upto else EXACT_WITNESS
     settle, with_permit = abi.SETTLE_EXACT, abi.SETTLE_EXACT_WITH_PERMIT
     if upto:

@@ -27,7 +27,6 @@ BLOCK_GAS_LIMIT = 10**12
 BASE_FEE_WEI = 10**9
 """The base fee of block 0, or the network's if that is less; it falls, as blocks are nearly empty.
 Not 0: libraries take 0 for a chain without the fees of EIP-1559."""
-PORT_TRIES = 3
 START_TIMEOUT_S = 20
 TIMEOUT_S = 60
 """Seconds for one request, as mining ten thousand blocks takes long."""
@@ -80,7 +79,7 @@ class AnvilNode:
         phrase = ["--mnemonic", mnemonic] if mnemonic else []
         options = *_options(chain_id, genesis_s, base_fee_wei), "--accounts", str(accounts), *phrase
         try:
-            for _ in range(PORT_TRIES):  # another process may take the port first
+            for _ in range(3):  # another process may take the port first
                 self._start(*options)
                 if self._comes_up():
                     break

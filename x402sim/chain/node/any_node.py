@@ -92,7 +92,6 @@ def outcome_of(answer: Any) -> Any:
 
 
 def _refusal(error: Json) -> Exception:
-    """Return the exception for a JSON-RPC error: `Reverted` with its reason, or `ChainError`."""
     message, data = str(error.get("message", error)), error.get("data")
     if error.get("code") != 3 and not message.startswith("execution reverted"):
         return ChainError(message)

@@ -41,10 +41,12 @@ class BatchingNode(LinkedNode):
         return await answered
 
     async def _lane(self) -> None:
-        """Ask whatever waits, until nothing does."""
         try:
             while self._waiting:
-                asked, self._waiting = _first(self._waiting)
+                waiting = self._waiting
+                sizes = accumulate(len(calls) for calls, _ in waiting)
+                count = max(1, sum(size <= MOST_CALLS for size in sizes))  # what fits, at least one
+                asked, self._waiting = waiting[:count], waiting[count:]
                 try:
                     await self._ask(asked)
                 finally:
@@ -76,13 +78,6 @@ class BatchingNode(LinkedNode):
         if len(calls) > 1 and not any(isinstance(each, NodeGone) for each in alone):
             self._takes_batches = False
         return alone
-
-
-def _first(waiting: list[_Asked]) -> tuple[list[_Asked], list[_Asked]]:
-    """Return what fits into a batch, at least one, and the rest."""
-    sizes = accumulate(len(calls) for calls, _ in waiting)
-    count = max(1, sum(size <= MOST_CALLS for size in sizes))
-    return waiting[:count], waiting[count:]
 
 
 def _by_id(answers: Any, count: int) -> list[Any] | None:

@@ -95,8 +95,7 @@ class Sender:
     ) -> None:
         self._node, self._chain_id, self._may_lag = node, chain_id, may_lag
         self.keys = {key.address: key for key in map(PrivateKey, keys)}
-        self._orders: list[_Order] = []
-        """What waits for a nonce."""
+        self._orders: list[_Order] = []  # what waits for a nonce
         self._sending: asyncio.Task[None] | None = None
         """The only task that takes nonces, while there are orders. The end of a caller does not
         cancel the task: the hash of every sent transaction gets into `sent`."""
@@ -371,21 +370,18 @@ class EvmChain:
         try:
             trace = await self.node.ask("debug_traceTransaction", *params)
         except ChainError:  # few public nodes offer traces
-            return await self._tried_again(tx)
+            # call again on the block before, then on the transaction's block, for the block's time
+            number = tx.block_number or 1
+            for block in (number - 1, number):
+                try:
+                    await self.node.ask("eth_call", objects.call_object(tx.call), quantity(block))
+                except Reverted as reverted:
+                    return str(reverted)
+                except ChainError as unknown:
+                    return f"{NOT_KNOWN}: {unknown}"
+            return f"{NOT_KNOWN}: it would not have failed in the block before or in its own"
         output = read_bytes(trace.get("output") or "0x")
         return reverts.text_of(output) if output else _error(trace)
-
-    async def _tried_again(self, tx: Transaction) -> str:
-        """Call again on the block before, then on the transaction's block, for the block's time."""
-        number = tx.block_number or 1
-        for block in (number - 1, number):
-            try:
-                await self.node.ask("eth_call", objects.call_object(tx.call), quantity(block))
-            except Reverted as reverted:
-                return str(reverted)
-            except ChainError as unknown:
-                return f"{NOT_KNOWN}: {unknown}"
-        return f"{NOT_KNOWN}: it would not have failed in the block before or in its own"
 
     async def logs(self, wanted: LogFilter) -> list[Log]:
         """Return the logs that pass the filter, oldest first."""

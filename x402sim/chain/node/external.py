@@ -73,29 +73,23 @@ class ExternalChain(EvmChain):
             wanted = f"{self.chain_id} ({self.network.name})"
             raise ChainError(f"{self.node.name} is chain {actual}, not {wanted}")
         if deploy:
-            await self._deploy(self.keys[0])
+            # use a new token from now on; the owner pays for the deployment, and mints
+            owner = self.keys[0]
+            code = contract.creation_code(self.network, owner)
+            call = {"from": to_hex(owner), "input": to_hex(code)}
+            needed = await self.node.read(read_quantity, "eth_estimateGas", call)
+            tx_hash = await self._sender.send(owner, None, code, gas_limit=needed)
+            if not (await self.wait(tx_hash, MINED_WITHIN_S)).succeeded:
+                raise ChainError(f"the token could not be deployed: {to_hex(tx_hash)}")
+            params = "eth_getTransactionReceipt", to_hex(tx_hash)
+            self.token = await self.node.read(
+                lambda made: read_address(made["contractAddress"]), *params
+            )
+            self.network = replace(self.network, asset=self.token)
         await self.check(read=read)
         head = await self.block(await self.height())
         self.at_first = [head] if head else [], await self.supply()
         self.owner = await self._find_minter()
-
-    async def _deploy(self, owner: Address) -> None:
-        """Deploy a new token and use this token from now on; the owner pays for the deployment and
-        mints.
-
-        Raises `ChainError`, and `TimeoutError` if it is not mined in two minutes.
-        """
-        code = contract.creation_code(self.network, owner)
-        call = {"from": to_hex(owner), "input": to_hex(code)}
-        needed = await self.node.read(read_quantity, "eth_estimateGas", call)
-        tx_hash = await self._sender.send(owner, None, code, gas_limit=needed)
-        if not (await self.wait(tx_hash, MINED_WITHIN_S)).succeeded:
-            raise ChainError(f"the token could not be deployed: {to_hex(tx_hash)}")
-        params = "eth_getTransactionReceipt", to_hex(tx_hash)
-        self.token = await self.node.read(
-            lambda made: read_address(made["contractAddress"]), *params
-        )
-        self.network = replace(self.network, asset=self.token)
 
     async def check(self, *, read: bool = False) -> None:
         """Raise `ChainError` unless the contract at our address is the network's token; with

@@ -161,13 +161,8 @@ async def _answer(context: RpcContext, body: bytes) -> Json | list[Raw] | None:
     if not 1 <= len(payload) <= MAX_BATCH:
         text = f"expected a batch of 1 to {MAX_BATCH} requests, got {len(payload)}"
         return error(None, INVALID_REQUEST, text)
-    return await _answer_batch(context, payload) or None
-
-
-async def _answer_batch(context: RpcContext, requests: list[Any]) -> list[Raw]:
-    """Return the encoded answers to a batch; requests beyond the limit of bytes get an error."""
     replies, size = [], 0
-    for request in requests:
+    for request in payload:
         if size > MAX_BATCH_BYTES:
             text = f"the batch has passed {MAX_BATCH_BYTES} bytes; send this request again"
             reply: Json | None = error(_id_of(request), TOO_LARGE, text)
@@ -176,7 +171,7 @@ async def _answer_batch(context: RpcContext, requests: list[Any]) -> list[Raw]:
         if reply is not None:
             replies.append(Raw(encode(reply)))
             size += len(replies[-1])
-    return replies
+    return replies or None
 
 
 # --- HTTP ----------------------------------------------------------------------------

@@ -17,13 +17,7 @@ from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.rpc import jsonrpc
-from x402sim.chain.rpc.subscriptions import (
-    AT_ONCE,
-    EVERYTHING,
-    Filters,
-    Subscriptions,
-    TooManyLogs,
-)
+from x402sim.chain.rpc.subscriptions import AT_ONCE, EVERYTHING, Filters, Subscriptions, TooManyLogs
 from x402sim.http.limits import MAX_LOGS
 from x402sim.protocol.crypto import Address, keccak256, to_hex
 from x402sim.protocol.rpc_values import (
@@ -288,7 +282,14 @@ async def eth_getTransactionReceipt(rpc: RpcContext, tx_hash: Any) -> Json | Non
 
 async def eth_getLogs(rpc: RpcContext, filter: Any) -> list[Json]:  # noqa: A002 - shown on the page
     fields = read_object(filter, "a filter")
-    return await _logs(rpc, jsonrpc.read_log_filter(fields, *await _range(rpc, fields)))
+    if "blockHash" not in fields:
+        first = await number(rpc, fields.get("fromBlock"))
+        last = await number(rpc, fields.get("toBlock"))
+    elif fields.keys() & {"fromBlock", "toBlock"}:
+        raise BadParams("a filter: expected blockHash, or fromBlock and toBlock, not both")
+    else:
+        first = last = (await known_block(rpc, fields["blockHash"])).number
+    return await _logs(rpc, jsonrpc.read_log_filter(fields, first, last))
 
 
 async def _logs(rpc: RpcContext, wanted: LogFilter) -> list[Json]:
@@ -303,15 +304,6 @@ async def _logs(rpc: RpcContext, wanted: LogFilter) -> list[Json]:
             raise TooManyLogs(f"query returned more than {MAX_LOGS} results")
         found += map(jsonrpc.log_object, logs)
     return found
-
-
-async def _range(rpc: RpcContext, fields: Json) -> tuple[int, int]:
-    if "blockHash" in fields:
-        if fields.keys() & {"fromBlock", "toBlock"}:
-            raise BadParams("a filter: expected blockHash, or fromBlock and toBlock, not both")
-        only = (await known_block(rpc, fields["blockHash"])).number
-        return only, only
-    return await number(rpc, fields.get("fromBlock")), await number(rpc, fields.get("toBlock"))
 
 
 async def eth_newFilter(rpc: RpcContext, filter: Any) -> str:  # noqa: A002 - shown on the page

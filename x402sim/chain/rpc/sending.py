@@ -68,7 +68,14 @@ async def eth_sendTransaction(rpc: RpcContext, transaction: Any) -> str:
     if rpc.develop and call.sender in rpc.impersonated:
         return to_hex(await rpc.chain.send(call))
     key = _key(rpc, call.sender)
-    return to_hex(await rpc.chain.send_signed(_signed(await _complete(rpc, call, fields), key)))
+    complete = await _complete(rpc, call, fields)
+    from eth_account import Account
+
+    try:
+        raw = bytes(Account.sign_transaction(complete, key.secret).raw_transaction)
+    except (TypeError, ValueError) as wrong:
+        raise BadParams(f"a transaction: {wrong}") from wrong
+    return to_hex(await rpc.chain.send_signed(raw))
 
 
 async def _complete(rpc: RpcContext, call: Call, fields: Json) -> Json:
@@ -91,15 +98,6 @@ async def _complete(rpc: RpcContext, call: Call, fields: Json) -> Json:
         "value": call.value,
         "data": call.data,
     }
-
-
-def _signed(transaction: Json, key: PrivateKey) -> bytes:
-    from eth_account import Account
-
-    try:
-        return bytes(Account.sign_transaction(transaction, key.secret).raw_transaction)
-    except (TypeError, ValueError) as wrong:
-        raise BadParams(f"a transaction: {wrong}") from wrong
 
 
 async def eth_sign(rpc: RpcContext, address: Any, data: Any) -> str:

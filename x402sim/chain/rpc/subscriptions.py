@@ -35,13 +35,7 @@ from x402sim.http.limits import (
 from x402sim.http.web import connection
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.messages import encode
-from x402sim.protocol.rpc_values import (
-    BadParams,
-    Json,
-    read_object,
-    read_text,
-    shown,
-)
+from x402sim.protocol.rpc_values import BadParams, Json, read_object, read_text, shown
 from x402sim.tasks import Turns
 
 AT_ONCE = 100
@@ -160,8 +154,18 @@ async def changes(found: Filter, chain: LedgerChain, most: int) -> tuple[list[An
     height = await chain.height()
     numbers = range(found.next_block, height + 1)[:most]
     new = [block for n in numbers if (block := await chain.block(n))]
-    logs = await _logs(found, chain, new)
-    _remember(found, new, logs)
+    logs: list[Log] = []
+    if new and found.kind == "logs":
+        first = max(new[0].number, found.wanted.from_block)
+        last = min(new[-1].number, found.wanted.to_block)
+        logs = await chain.logs(replace(found.wanted, from_block=first, to_block=last))
+    of_block: dict[int, list[Log]] = {}
+    for log in logs:
+        of_block.setdefault(log.block_number, []).append(log)
+    for block in new[-KEPT_BLOCKS:]:
+        found.reported.append((block, of_block.get(block.number, [])))
+        found.next_block = block.number + 1
+    del found.reported[:-KEPT_BLOCKS]
     is_all = found.next_block > height
     if found.kind == "blocks":
         return new, is_all
@@ -188,24 +192,6 @@ async def _undo(found: Filter, chain: LedgerChain) -> list[Log]:
         found.next_block = block.number
         gone += logs
     return gone
-
-
-async def _logs(found: Filter, chain: LedgerChain, new: list[Block]) -> list[Log]:
-    if not new or found.kind != "logs":
-        return []
-    first = max(new[0].number, found.wanted.from_block)
-    last = min(new[-1].number, found.wanted.to_block)
-    return await chain.logs(replace(found.wanted, from_block=first, to_block=last))
-
-
-def _remember(found: Filter, new: list[Block], logs: list[Log]) -> None:
-    of_block: dict[int, list[Log]] = {}
-    for log in logs:
-        of_block.setdefault(log.block_number, []).append(log)
-    for block in new[-KEPT_BLOCKS:]:
-        found.reported.append((block, of_block.get(block.number, [])))
-        found.next_block = block.number + 1
-    del found.reported[:-KEPT_BLOCKS]
 
 
 # --- over WebSocket ---------------------------------------------------------------------

@@ -29,10 +29,7 @@ from x402sim.report.money import sessions, transfers
 from x402sim.report.plots.bands import bands as bands
 from x402sim.report.plots.diagram import sequence as sequence
 from x402sim.report.plots.figure import legend as legend, png as png, style as style
-from x402sim.report.plots.matrix import (
-    clauses_of as clauses_of,
-    outcomes as outcomes,
-)
+from x402sim.report.plots.matrix import clauses_of as clauses_of, outcomes as outcomes
 from x402sim.report.plots.money import balances as balances, session_burn_down as session_burn_down
 from x402sim.report.plots.timing import backlog as backlog, latency as latency, queue as queue
 from x402sim.report.reading import Source, Summary, checks_of, journal_of, reading_of
@@ -110,8 +107,7 @@ PLOTS = (
     ),
 )
 _UNKNOWN = "x402sim of an unknown version"
-_MOST_RUNS = 3
-"""The most runs that a caption lists."""
+_MOST_RUNS = 3  # the most runs that a caption lists
 OUTCOMES_CAPTION = "Checks that held (tick) and checks that failed (cross), by scenario and clause."
 
 

@@ -19,8 +19,7 @@ from x402sim.text.words import as_given, unknown
 
 _LEAST_TICK_IN = 0.45
 _ALPHA = 0.18
-_WIDE = 20
-"""The x axis is logarithmic above this ratio of the largest value to the smallest."""
+_WIDE = 20  # the x axis is logarithmic above this ratio of the largest value to the smallest
 _LEAST_FOR_BAND = 7
 """Least number of x values for a band: between fewer values, a band would suggest results."""
 _BAR_PT, _APART_PT = 1.1, 2.6
@@ -28,10 +27,8 @@ _BAR_PT, _APART_PT = 1.1, 2.6
 _FEW_SEEDS = 10
 """With fewer seeds, the legend states their number, and whether all points share them."""
 _THEORY = (0, (2.5, 1.2))
-_FINE = 200
-"""Points of the curve of a function."""
-_STUB = 0.2
-"""Half the length of a theory's line at an x value that is not a number."""
+_FINE = 200  # points of the curve of a function
+_STUB = 0.2  # half the length of a theory's line at an x value that is not a number
 Theory = Callable[..., Any]
 """A function of x, or of x and of the line's value."""
 
@@ -133,7 +130,6 @@ class _Line:
     is_joined: bool
 
     def draw(self, xs: Any, rows: DataFrame, *, has_band: bool) -> None:
-        """Draw means, and a band or error bars around them."""
         ax, (colour, dashes), mark = self.ax, LINES[self.number], MARKS[self.number]
         low, mean, high = (rows[name].to_numpy() for name in ("low", "mean", "high"))
         if has_band:

@@ -97,7 +97,14 @@ def rows(reading: Reading, *, fold: bool = True, words: Callable[[str], str] = s
         for each in lines(reading, Numbers().__getitem__, words)
         if not each.in_answer
     ]
-    paired = _paired(every)
+    paired: list[Row] = []
+    for line in every:
+        before = paired[-1].line if paired and paired[-1].answer is None else None
+        is_answer = before is not None and (before.kind, line.kind) == ("request", "answer")
+        if before is not None and is_answer and before.exchange == line.exchange:
+            paired[-1] = Row(before, answer=line)
+        else:
+            paired.append(Row(line))
     return list(_folded(_quiet(paired, reading) if fold else paired, reading.services))
 
 
@@ -176,8 +183,10 @@ def _quiet(paired: list[Row], reading: Reading) -> list[Row]:
     }
 
     def quiet(row: Row) -> tuple[object, ...]:
-        line = row.line
-        is_quiet = line.seq in idle or _is_good_read(row, reading.services)
+        line, answer = row.line, row.answer
+        is_read = line.left in reading.services and line.right == CHAIN and "_send" not in line.text
+        is_good = answer is not None and answer.text == "200" and answer.outcome == "served"
+        is_quiet = line.seq in idle or (is_read and is_good)
         return (line.left,) if is_quiet else (line.seq, line.kind)
 
     found = []
@@ -199,25 +208,6 @@ def _quiet(paired: list[Row], reading: Reading) -> list[Row]:
 
 def _one_of_reads(reads: list[Row]) -> list[Row]:
     return [replace(reads[0], times=len(reads), are_reads=True)] if len(reads) > 1 else reads
-
-
-def _is_good_read(row: Row, services: Collection[str]) -> bool:
-    line, answer = row.line, row.answer
-    is_read = line.left in services and line.right == CHAIN and "_send" not in line.text
-    return is_read and answer is not None and answer.text == "200" and answer.outcome == "served"
-
-
-def _paired(lines: list[TraceLine]) -> list[Row]:
-    """Return rows; a request and an answer that follows at once share a row."""
-    paired: list[Row] = []
-    for line in lines:
-        before = paired[-1].line if paired and paired[-1].answer is None else None
-        is_answer = before is not None and (before.kind, line.kind) == ("request", "answer")
-        if before is not None and is_answer and before.exchange == line.exchange:
-            paired[-1] = Row(before, answer=line)
-        else:
-            paired.append(Row(line))
-    return paired
 
 
 def _folded(paired: list[Row], services: Collection[str]) -> Iterator[Row]:
@@ -256,8 +246,7 @@ def _looks(row: Row) -> tuple[object, ...]:
 
 PAD = 2.5
 """Free space beside a text, in letters."""
-_HEAD = 1.25
-"""Width of a letter in a lane's head, which is bold and larger."""
+_HEAD = 1.25  # width of a letter in a lane's head, which is bold and larger
 
 
 Place = tuple[int, bool]
@@ -325,13 +314,10 @@ _OTHERS = "other payers"
 _WORD, _ALARM = "#efefef", "#f8dccb"
 _ARROW, _TEXT = 0.38, -0.06
 """Offsets of an arrow and of its text from the middle of the row, in rows, downwards."""
-_LETTER = 0.55
-"""Mean width of a letter, as a share of the font size."""
+_LETTER = 0.55  # mean width of a letter, as a share of the font size
 _LEFT_SHARE = 0.02
-_WIDEST_MM = 240
-"""Widest new figure; wider texts are cut."""
-_OWN_SIZE = 7.5
-"""Font size in a new figure, in points."""
+_WIDEST_MM = 240  # widest new figure; wider texts are cut
+_OWN_SIZE = 7.5  # font size in a new figure, in points
 
 
 @styled
@@ -404,7 +390,9 @@ class _Diagram:
         before = set(self._ax.get_children())
         for y, row in enumerate(self._rows):
             if row.line.kind == "action":
-                self._draw_action(y, row)
+                x = self._x[row.line.left]
+                self._ax.plot(x, y, "D", ms=3.2, color=BLACK, gid=f"action {row.line.seq}")
+                self._write(y, row.text, self._places[y])
             elif row.line.right is None:
                 self._draw_word(y, row)
             else:
@@ -460,11 +448,6 @@ class _Diagram:
         )  # fmt: skip
         self._write(y + _TEXT, row.text, self._places[y])
 
-    def _draw_action(self, y: int, row: Row) -> None:
-        x = self._x[row.line.left]
-        self._ax.plot(x, y, "D", ms=3.2, color=BLACK, gid=f"action {row.line.seq}")
-        self._write(y, row.text, self._places[y])
-
     def _draw_word(self, y: int, row: Row) -> None:
         is_alarm = row.line.kind == "alarm"
         self._ax.axhspan(
@@ -489,7 +472,6 @@ class _Diagram:
         )  # fmt: skip
 
     def draw_legend(self) -> None:
-        """Explain the arrows and marks of the diagram, below the axes."""
         kinds = {row.line.kind for row in self._rows if not row.answer}
         outcomes = {row.outcome for row in self._rows if row.line.kind == "answer" or row.answer}
         colours = {_COLOURS.get(outcome, VERMILLION) for outcome in outcomes}

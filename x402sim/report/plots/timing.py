@@ -27,8 +27,7 @@ from x402sim.report.reading import Source, journal_of, reading_of
 from x402sim.report.trace import CHAIN, LANES
 
 _MOST_ROWS = 12
-_ENOUGH = 5
-"""Least number of answers for quartiles."""
+_ENOUGH = 5  # least number of answers for quartiles
 _COLOURS = {"service": BLUE, "facilitator": VERMILLION, "explorer": GREEN, CHAIN: PURPLE}
 
 
@@ -163,7 +162,6 @@ def queue(source: Source, ax: Axes | None = None, *, labels: Labels | None = Non
 
 
 _MANY_RUNS = 100
-_WAITING = "payments"
 _WHOLE, _PART = "indexer run: batch complete", "indexer run: batch incomplete"
 
 
@@ -187,7 +185,7 @@ def backlog(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
     )
     xs = np.array([0.0, *(t_s for t_s, _ in moves), last_s]) / unit_s
     ys = [0, *accumulate(by for _, by in moves)]
-    ax.step(xs, [*ys, ys[-1]], where="post", color=BLUE, lw=1.2, label=figure.plain(_WAITING))
+    ax.step(xs, [*ys, ys[-1]], where="post", color=BLUE, lw=1.2, label=figure.plain("payments"))
     is_done = (runs["matched"] + runs["reverted"] == runs["asked"]).to_numpy(dtype="bool")
     at, left = runs["t_s"].to_numpy() / unit_s, runs["backlog"].to_numpy(dtype="float64")
     for these, face, name in (is_done, BLACK, _WHOLE), (~is_done, "white", _PART):

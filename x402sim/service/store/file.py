@@ -12,10 +12,7 @@ from pathlib import Path
 
 from x402sim.service.store.database import HELD
 
-_OF_ONE = ("", "-wal", "-shm", "-journal")
-"""The ends of the names of SQLite's files for one database."""
-_MOST_BYTES = 200
-"""A name may have 255 bytes, and the files beside a database have longer names."""
+_MOST_BYTES = 200  # a name may have 255 bytes, and the files beside a database have longer names
 
 
 def require_file(file: Path) -> None:
@@ -76,7 +73,7 @@ def claimed(file: Path | None, beside: Sequence[str] = ()) -> Iterator[None]:
         if file in new and not is_used:
             locks = [path.with_name(path.name + HELD) for path in new]
             for path in (*new, *locks):
-                for end in _OF_ONE:
+                for end in ("", "-wal", "-shm", "-journal"):  # the files of one database
                     with suppress(OSError):
                         path.with_name(path.name + end).unlink()
         raise

@@ -200,10 +200,7 @@ class PaymentRecords:
         return next((str(row[0]) for row in self._db.execute(sql, offered_id)), None)
 
     def newest(self, limit: int) -> list[Attempt]:
-        """Return the attempts of `get` for the payment ids of the newest attempts.
-
-        Oldest first.
-        """
+        """Return the attempts of `get` for the payment ids of the newest attempts, oldest first."""
         ids = "SELECT payment_id FROM payments ORDER BY attempt DESC LIMIT ?"
         found: dict[str, Attempt] = {}
         for attempt in self._found(f"payment_id IN ({ids}) ORDER BY attempt", limit):

@@ -254,7 +254,6 @@ def _head(block: Any) -> tuple[str, int]:
 
 
 def _first_event(logs: Any) -> tuple[bytes, str] | None:
-    """Return the first log's event and transaction hash."""
     if not logs:
         return None
     return from_hex(logs[0]["topics"][0], 32), to_hex(from_hex(logs[0]["transactionHash"], 32))

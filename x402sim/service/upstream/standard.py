@@ -18,13 +18,7 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.rules import MATCH, Verification, first_broken
 from x402sim.protocol.x402_reasons import PENDING, Meaning, meaning_of
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.service.upstream.facilitator import (
-    Endpoints,
-    Moved,
-    NotMoved,
-    Outcome,
-    Verdict,
-)
+from x402sim.service.upstream.facilitator import Endpoints, Moved, NotMoved, Outcome, Verdict
 
 _REFUSALS: dict[Meaning, Refusal] = {
     Meaning.FUNDS: Refusal.INSUFFICIENT_BALANCE,
@@ -119,7 +113,6 @@ class StandardFacilitator:
     def _paid(
         self, payment: PresentedPayment, requirements: PaymentRequirements
     ) -> tuple[x402.PaymentV2, x402.RequirementsV2]:
-        """Return the payment in version 2, and what it pays for."""
         assert payment.signed is not None
         wanted = x402.requirements_v2(requirements, self._network)
         payload = x402.exact_payload(payment.signed.authorization, payment.signed.signature)

@@ -8,13 +8,7 @@ from x402sim.http.bounded import Limits
 from x402sim.http.exchange import Request, Transport, Url
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import from_hex, parse_address
-from x402sim.protocol.permit2_payments import (
-    FACILITATOR,
-    METHOD,
-    PERMIT2_METHOD,
-    UPTO,
-    sponsorings,
-)
+from x402sim.protocol.permit2_payments import FACILITATOR, METHOD, PERMIT2_METHOD, UPTO, sponsorings
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable, send
 from x402sim.service.upstream.facilitator import read_answer
 from x402sim.service.upstream.standard import StandardEndpoints

@@ -13,15 +13,7 @@ from starlette.responses import Response
 
 from x402sim import events
 from x402sim.chain import contract
-from x402sim.chain.base import (
-    PLENTY_WEI,
-    Call,
-    ChainError,
-    Controls,
-    Log,
-    LogFilter,
-    require_depth,
-)
+from x402sim.chain.base import PLENTY_WEI, Call, ChainError, Controls, Log, LogFilter, require_depth
 from x402sim.chain.reverts import cause
 from x402sim.http.web import Refused, bad_body
 from x402sim.payer.wallet import Wallet
@@ -41,34 +33,7 @@ from x402sim.service import indexer, sessions
 from x402sim.service.content import agents
 from x402sim.service.goods import plain_path
 from x402sim.service.reconcile import reconcile
-from x402sim.serving.control.messages import (
-    Account,
-    Automine,
-    Balance,
-    Base,
-    ChainState,
-    Crashes,
-    ExplorerQuery,
-    FacilitatorNow,
-    FailingAccount,
-    Height,
-    Indexed,
-    Lag,
-    MadeWallet,
-    Now,
-    Paid,
-    ResetDone,
-    Reverted,
-    Reverts,
-    Sent,
-    SnapshotTaken,
-    Standing,
-    State,
-    TokenInfo,
-    Transfer,
-    Waiting,
-    WorldInfo,
-)
+from x402sim.serving.control import messages
 from x402sim.text.words import unknown
 from x402sim.world.faults import Fault, read_fault
 from x402sim.world.process import ServiceProcess
@@ -135,8 +100,8 @@ def read(parse: Callable[..., Read], *given: Any) -> Read:
         raise bad_body(str(wrong)) from wrong
 
 
-async def who(world: RunningWorld) -> WorldInfo:
-    return WorldInfo(
+async def who(world: RunningWorld) -> messages.WorldInfo:
+    return messages.WorldInfo(
         pay_to=checksum(merchant(world)),
         asset=checksum(world.chain.token),
         token_owner=checksum(world.chain.owner),
@@ -150,9 +115,9 @@ async def who(world: RunningWorld) -> WorldInfo:
     )
 
 
-def token_info(network: Network) -> TokenInfo:
+def token_info(network: Network) -> messages.TokenInfo:
     """Return what a payer must know to sign for the network's token."""
-    return TokenInfo(
+    return messages.TokenInfo(
         chain_id=network.chain_id,
         name=network.token_name,
         symbol=network.token_symbol,
@@ -161,8 +126,8 @@ def token_info(network: Network) -> TokenInfo:
     )
 
 
-async def accounts(world: RunningWorld) -> list[Account]:
-    return [Account(**await _held(world, wallet)) for wallet in world.accounts.funded]
+async def accounts(world: RunningWorld) -> list[messages.Account]:
+    return [messages.Account(**await _held(world, wallet)) for wallet in world.accounts.funded]
 
 
 async def _held(world: RunningWorld, wallet: Wallet) -> dict[str, str]:
@@ -198,13 +163,13 @@ def _failing_wallet(name: str) -> Wallet:
     return Wallet(to_hex(keccak256(f"x402sim: {name}".encode())))
 
 
-async def made_failing_accounts(world: RunningWorld) -> list[FailingAccount]:
+async def made_failing_accounts(world: RunningWorld) -> list[messages.FailingAccount]:
     """List the accounts that fail in fixed ways; none if they were not made."""
     made = await world.chain.balance(_failing_wallet("used nonce").address_bytes)
     return await failing_accounts(world) if made else []
 
 
-async def failing_accounts(world: RunningWorld) -> list[FailingAccount]:
+async def failing_accounts(world: RunningWorld) -> list[messages.FailingAccount]:
     """Make the accounts that fail in fixed ways, unless they exist.
 
     The keys are the same in every world. A token without a blacklist, as on anvil, has no such
@@ -228,13 +193,13 @@ async def failing_accounts(world: RunningWorld) -> list[FailingAccount]:
             await send(world, owner, token, to_hex(data))
         nonce = to_hex(_USED_NONCE) if name == "used nonce" else None
         held = await _held(world, payer)
-        found.append(FailingAccount(fails=name, why=why, nonce=nonce, **held))
+        found.append(messages.FailingAccount(fails=name, why=why, nonce=nonce, **held))
     return found
 
 
 async def payments(
     world: RunningWorld, path: str = "", times: Annotated[int, Meta(ge=0)] | None = None
-) -> list[Paid]:
+) -> list[messages.Paid]:
     """List the settled payments, oldest first; ?path=/api/perp/quote lists a path's only, and
     ignores case, query and a slash at the end.
 
@@ -244,7 +209,7 @@ async def payments(
     if path and not path.startswith("/"):
         raise Refused(400, "Bad request", f"path: expected /weather, got {path[:200]!r}")
     every = [
-        Paid(
+        messages.Paid(
             payment_id=each.payment_id,
             path=each.resource_url,
             payer=checksum(each.payer) if each.payer else each.from_address,
@@ -264,10 +229,10 @@ async def payments(
     return found
 
 
-async def explorer_queries(world: RunningWorld, since: int = 0) -> list[ExplorerQuery]:
+async def explorer_queries(world: RunningWorld, since: int = 0) -> list[messages.ExplorerQuery]:
     made = world.index.queries
     later = (each for each in made if each.at_ms >= since)
-    return [ExplorerQuery(tx_hash=to_hex(each.tx_hash), at=each.at_ms) for each in later]
+    return [messages.ExplorerQuery(tx_hash=to_hex(each.tx_hash), at=each.at_ms) for each in later]
 
 
 async def journal(world: RunningWorld, since: Annotated[int, Meta(ge=0)] = 0) -> Response:
@@ -275,16 +240,16 @@ async def journal(world: RunningWorld, since: Annotated[int, Meta(ge=0)] = 0) ->
     return Response(entries, media_type="application/x-ndjson")
 
 
-async def state(world: RunningWorld) -> State:
+async def state(world: RunningWorld) -> messages.State:
     chain = world.chain
     head = await chain.block(await chain.height())
-    return State(
+    return messages.State(
         now=world.clock.now_ms(),
         clock_advanced_seconds=world.clock.offset_s,
         skews={name: clock.skew_s for name, clock in world.clocks.items() if clock.skew_s},
         lag_seconds=world.index.lag_s,
         network=world.network.name,
-        chain=ChainState(
+        chain=messages.ChainState(
             chain_id=chain.chain_id,
             height=head.number if head else None,
             timestamp=head.timestamp_s if head else None,
@@ -305,7 +270,7 @@ MAX_MINTED = 1_000_000_000
 """The most tokens of a faucet at once, or as many as the service can store, if more."""
 
 
-async def faucet(world: RunningWorld, address: str, amount: str = "100.00") -> Balance:
+async def faucet(world: RunningWorld, address: str, amount: str = "100.00") -> messages.Balance:
     """Mint tokens to an address: {"address": "0x…", "amount": "100.00"}.
 
     The transaction is mined before the answer, whatever the block time.
@@ -317,7 +282,7 @@ async def faucet(world: RunningWorld, address: str, amount: str = "100.00") -> B
         raise bad_body(f"cannot mint {amount_base} base units")
     await world.chain.fund(account, amount_base)
     await _mine(world)
-    return Balance(address=address, balance=str(await world.chain.balance(account)))
+    return messages.Balance(address=address, balance=str(await world.chain.balance(account)))
 
 
 async def _mine(world: RunningWorld) -> None:
@@ -326,26 +291,26 @@ async def _mine(world: RunningWorld) -> None:
         await mining(world).mine()
 
 
-async def wallet(world: RunningWorld, owner: str) -> MadeWallet:
+async def wallet(world: RunningWorld, owner: str) -> messages.MadeWallet:
     account = read(parse_address, owner)
     made, slots = contract.wallet_address(account), contract.wallet_storage(account)
     await rewinding(world).set_code(made, contract.wallet_code(), slots)
-    return MadeWallet(address=checksum(made))
+    return messages.MadeWallet(address=checksum(made))
 
 
-async def balances(world: RunningWorld, accounts: tuple[str, ...]) -> list[Base]:
+async def balances(world: RunningWorld, accounts: tuple[str, ...]) -> list[messages.Base]:
     wanted = [read(parse_address, account) for account in accounts]
     return [str(await world.chain.balance(account)) for account in wanted]
 
 
-async def transfers(world: RunningWorld, account: str = "") -> list[Transfer]:
+async def transfers(world: RunningWorld, account: str = "") -> list[messages.Transfer]:
     party = (bytes(12) + read(parse_address, account),) if account else ()
     found = await _transfers(world, party)
     if party:
         received = await _transfers(world, (), party)
         found = sorted({*found, *received}, key=lambda log: (log.block_number, log.index))
     return [
-        Transfer(
+        messages.Transfer(
             tx_hash=to_hex(log.tx_hash),
             block_number=log.block_number,
             sender=checksum(Address(log.topics[1][12:])),
@@ -361,7 +326,7 @@ async def _transfers(world: RunningWorld, *accounts: tuple[bytes, ...]) -> list[
     return await world.chain.logs(LogFilter(0, 2**63, (), topics))
 
 
-async def send(world: RunningWorld, sender: str, to: str, data: str = "0x") -> Sent:
+async def send(world: RunningWorld, sender: str, to: str, data: str = "0x") -> messages.Sent:
     """Send a transaction of any account: {"from": "0x…", "to": "0x…", "data": "0x…"}.
 
     The account gets native currency for gas if it has none. With a block time, the transaction is
@@ -376,7 +341,7 @@ async def send(world: RunningWorld, sender: str, to: str, data: str = "0x") -> S
     await _mine(world)
     receipt = await chain.receipt(sent)
     reason = receipt.revert_reason if receipt else None
-    return Sent(
+    return messages.Sent(
         tx_hash=to_hex(sent),
         mined=receipt is not None,
         revert_reason=reason,
@@ -384,11 +349,13 @@ async def send(world: RunningWorld, sender: str, to: str, data: str = "0x") -> S
     )
 
 
-async def mine(world: RunningWorld, blocks: Annotated[int, Meta(ge=1, le=1000)] = 1) -> Height:
-    return Height(height=await mining(world).mine(blocks))
+async def mine(
+    world: RunningWorld, blocks: Annotated[int, Meta(ge=1, le=1000)] = 1
+) -> messages.Height:
+    return messages.Height(height=await mining(world).mine(blocks))
 
 
-async def set_mining(world: RunningWorld, automine: bool) -> Automine:
+async def set_mining(world: RunningWorld, automine: bool) -> messages.Automine:
     """Mine each transaction immediately, or only on demand: {"automine": false}.
 
     Blocks of a block time go on.
@@ -396,12 +363,12 @@ async def set_mining(world: RunningWorld, automine: bool) -> Automine:
     chain = mining(world)
     _record(world, events.MiningSwitched(automine=automine))
     await chain.set_automine(automine)
-    return Automine(automine=automine)
+    return messages.Automine(automine=automine)
 
 
 async def reorg(
     world: RunningWorld, depth: Annotated[int, Meta(ge=1)] = 1, drop: tuple[str, ...] = ()
-) -> Height:
+) -> messages.Height:
     """Replace the newest blocks: {"depth": 1, "drop": ["0x…"]}.
 
     The transactions are mined again, except the hashes in "drop".
@@ -410,26 +377,26 @@ async def reorg(
     require_depth(depth, await chain.deepest_reorg())
     _record(world, events.ChainReorganised(depth=depth))
     await chain.reorg(depth, lost)
-    return Height(height=await world.chain.height())
+    return messages.Height(height=await world.chain.height())
 
 
-async def drop(world: RunningWorld) -> Waiting:
+async def drop(world: RunningWorld) -> messages.Waiting:
     await rewinding(world).drop()
-    return Waiting(waiting=0)
+    return messages.Waiting(waiting=0)
 
 
 async def force_revert(
     world: RunningWorld, calls: Annotated[int, Meta(ge=0, le=1000)] = 1, account: str = ""
-) -> Reverts:
+) -> messages.Reverts:
     """Make the next calls of the token revert when mined: {"calls": 1, "account": "0x…"}.
 
     With an account, only calls that name the account, as sender or in the data, revert.
     """
     await rewinding(world).force_revert(calls, read(parse_address, account) if account else None)
-    return Reverts(calls=calls)
+    return messages.Reverts(calls=calls)
 
 
-async def snapshot(world: RunningWorld) -> SnapshotTaken:
+async def snapshot(world: RunningWorld) -> messages.SnapshotTaken:
     chains = [await rewinding(each).snapshot() for each in world.networks]
     number, services = chains[0], {name: each.service for name, each in world.services.items()}
     for each in services.values():
@@ -439,7 +406,7 @@ async def snapshot(world: RunningWorld) -> SnapshotTaken:
         {name: each.entitlements.all() for name, each in services.items()},
         chains,
     )
-    return SnapshotTaken(snapshot=number)
+    return messages.SnapshotTaken(snapshot=number)
 
 
 def snapshots(world: RunningWorld) -> list[int]:
@@ -454,7 +421,7 @@ def snapshots(world: RunningWorld) -> list[int]:
     ]
 
 
-async def revert(world: RunningWorld, snapshot: int) -> Reverted:
+async def revert(world: RunningWorld, snapshot: int) -> messages.Reverted:
     """Revert to a snapshot: {"snapshot": id}. It and all later ones are deleted.
 
     The clock is kept, as by `reset`; `clockAdvancedSeconds` is how far it is ahead.
@@ -476,10 +443,10 @@ async def revert(world: RunningWorld, snapshot: int) -> Reverted:
             cache.add(entitlement)
     for number in [n for n in world.snapshots if n >= snapshot]:
         world.snapshots.pop(number).close()
-    return Reverted(reverted=snapshot, clock_advanced_seconds=world.clock.offset_s)
+    return messages.Reverted(reverted=snapshot, clock_advanced_seconds=world.clock.offset_s)
 
 
-async def reset(world: RunningWorld, clock: bool = False) -> ResetDone:
+async def reset(world: RunningWorld, clock: bool = False) -> messages.ResetDone:
     """Reset to block 0, an empty database and the initial balances.
 
     {"clock": true} also resets the clock to real time. No other action does, because the journal
@@ -500,7 +467,7 @@ async def reset(world: RunningWorld, clock: bool = False) -> ResetDone:
     for saved in world.snapshots.values():
         saved.close()
     world.snapshots.clear()
-    return ResetDone(reset=True, clock_advanced_seconds=world.clock.offset_s)
+    return messages.ResetDone(reset=True, clock_advanced_seconds=world.clock.offset_s)
 
 
 LATEST_S = 221_845_392_000
@@ -509,7 +476,7 @@ TEN_YEARS_S = 10 * 366 * 86400
 Seconds = Annotated[float, Meta(ge=0, le=TEN_YEARS_S)]
 
 
-async def advance(world: RunningWorld, seconds: Seconds) -> Now:
+async def advance(world: RunningWorld, seconds: Seconds) -> messages.Now:
     """Move the clock forward, then run what is due: {"seconds": 300}.
 
     With automine, a block is mined at the new time. The answer comes when expired sessions are
@@ -519,7 +486,7 @@ async def advance(world: RunningWorld, seconds: Seconds) -> Now:
     return await pass_time(world, seconds, mines=True)
 
 
-async def pass_time(world: RunningWorld, seconds: float, *, mines: bool = False) -> Now:
+async def pass_time(world: RunningWorld, seconds: float, *, mines: bool = False) -> messages.Now:
     """Move the clock forward and run what is due; `mines` a block if the chain has automine."""
     if world.clock.now() + seconds > LATEST_S:
         raise bad_body("the clock cannot go past the year 9000")
@@ -535,7 +502,7 @@ async def pass_time(world: RunningWorld, seconds: float, *, mines: bool = False)
     await asyncio.wait({due}, timeout=2)
     if due.done():
         due.result()  # re-raises the task's exception
-    return Now(now=world.clock.now_ms())
+    return messages.Now(now=world.clock.now_ms())
 
 
 async def _expire_and_reconcile(world: RunningWorld) -> None:
@@ -548,14 +515,14 @@ async def skew(
     world: RunningWorld,
     actor: str,
     seconds: Annotated[float, Meta(ge=-TEN_YEARS_S, le=TEN_YEARS_S)],
-) -> Now:
+) -> messages.Now:
     clocks = world.clocks
     if actor not in clocks:
         raise bad_body(unknown("actor", actor, clocks))
     if actor == "service":
         require_service(world, 'a skew of "service"')
     clocks[actor].skew_s = seconds
-    return Now(now=clocks[actor].now_ms())
+    return messages.Now(now=clocks[actor].now_ms())
 
 
 async def set_facilitator(
@@ -565,7 +532,7 @@ async def set_facilitator(
     simulates: bool | None = None,
     simulates_verify: bool | None = None,
     listing_delay_s: Annotated[float, Meta(ge=0, le=TEN_YEARS_S)] | None = None,
-) -> FacilitatorNow:
+) -> messages.FacilitatorNow:
     """Change a facilitator's settings: {"receipt_timeout_s": 0.5}.
 
     An omitted setting stays; the answer has all. The names are those of `FacilitatorSettings`,
@@ -583,28 +550,28 @@ async def set_facilitator(
     changes = {key: value for key, value in given.items() if value is not None}
     for each in known[wanted]:
         each.settings = replace(each.settings, **changes)
-    now, shown = known[wanted][0].settings, FacilitatorNow.__struct_fields__[1:]
-    return FacilitatorNow(name=wanted, **{each: getattr(now, each) for each in shown})
+    now, shown = known[wanted][0].settings, messages.FacilitatorNow.__struct_fields__[1:]
+    return messages.FacilitatorNow(name=wanted, **{each: getattr(now, each) for each in shown})
 
 
-async def lag_explorer(world: RunningWorld, seconds: Seconds) -> Lag:
+async def lag_explorer(world: RunningWorld, seconds: Seconds) -> messages.Lag:
     world.index.lag_s = seconds
-    return Lag(lag_seconds=seconds)
+    return messages.Lag(lag_seconds=seconds)
 
 
 async def faults(world: RunningWorld) -> list[Fault]:
     return world.faults.active()
 
 
-async def add_fault(world: RunningWorld, fault: Any) -> Standing:
+async def add_fault(world: RunningWorld, fault: Any) -> messages.Standing:
     new = read(read_fault, fault)
     if new.victim in world.services or new.does in ("crash before", "crash after"):
         require_service(world, f'"{new.does}" of "{new.victim}"')
     read(world.faults.add, new)
-    return Standing(standing=len(world.faults.active()))
+    return messages.Standing(standing=len(world.faults.active()))
 
 
-async def clear_faults(world: RunningWorld, keep: tuple[str, ...] = ()) -> Standing:
+async def clear_faults(world: RunningWorld, keep: tuple[str, ...] = ()) -> messages.Standing:
     """Reset faults, clock skews, the explorer's lag, forced reverts, mining and facilitators.
 
     Faults whose `contains` is among the texts to `keep`, and not empty, stay.
@@ -620,21 +587,23 @@ async def clear_faults(world: RunningWorld, keep: tuple[str, ...] = ()) -> Stand
         if controls is not None:
             await controls.force_revert(0)
             await controls.set_automine(world.options.block_time_s is None)
-    return Standing(standing=len(world.faults.active()))
+    return messages.Standing(standing=len(world.faults.active()))
 
 
-async def crash(world: RunningWorld, service: str = "service") -> Crashes:
+async def crash(world: RunningWorld, service: str = "service") -> messages.Crashes:
     process = _process(world, service, "/crash")
     _record(world, events.ServiceCrashed(victim=_named(world, service)))
     process.crash()
     await process.runs()
-    return Crashes(crashes=process.crashes)
+    return messages.Crashes(crashes=process.crashes)
 
 
-async def run_indexer(world: RunningWorld, service: str = "service") -> Indexed:
+async def run_indexer(world: RunningWorld, service: str = "service") -> messages.Indexed:
     process = _process(world, service, "/indexer/run")
     ran = await process.do(indexer.run)
-    return Indexed(**{name: getattr(ran, name, 0) for name in Indexed.__struct_fields__})
+    return messages.Indexed(
+        **{name: getattr(ran, name, 0) for name in messages.Indexed.__struct_fields__}
+    )
 
 
 def _named(world: RunningWorld, service: str) -> events.ServiceName:
