@@ -93,8 +93,7 @@ the_payee_in_other_letters = _in_other_letters("2.1/pay-to", "payee", "payTo")
 async def another_token_is_refused(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     token = replace(probe.wallets.network(challenge), asset=parse_address(ELSEWHERE))
-    header = probe.wallets.sign(challenge, payer, network=token)
-    await _refused(probe, challenge, payer, header, asset=ELSEWHERE)
+    await probe.expect_refused_if(payer, of=challenge, sent={"asset": ELSEWHERE}, network=token)
 
 
 @refusal_case(
@@ -107,8 +106,7 @@ async def another_payee_is_refused(probe: Probe) -> None:
     payee = str(challenge.requirements["payTo"])
     alike = [payee[:22] + ELSEWHERE[22:], ELSEWHERE[:22] + payee[22:].lower()]
     for other in (payer.address, *(each.lower() for each in alike)):
-        header = probe.wallets.sign(challenge, payer, to=other)
-        await _refused(probe, challenge, payer, header, payTo=other)
+        await probe.expect_refused_if(payer, of=challenge, sent={"payTo": other}, to=other)
 
 
 @refusal_case(
@@ -120,8 +118,8 @@ async def another_payee_is_refused(probe: Probe) -> None:
 async def another_amount_is_refused(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     for value in (1, challenge.amount_base + 1):
-        header = probe.wallets.sign(challenge, payer, value=value)
-        await _refused(probe, challenge, payer, header, maxAmountRequired=str(value))
+        changed = {"maxAmountRequired": str(value)}
+        await probe.expect_refused_if(payer, of=challenge, sent=changed, value=value)
 
 
 @refusal_case(
@@ -144,8 +142,7 @@ async def another_spelling_of_the_amount_settles_nothing_else(probe: Probe) -> N
 )
 async def a_smaller_deposit_is_refused(probe: Probe) -> None:
     payer, (max_spend, deposit) = await probe.wallets.payer(), await probe.deposit(5)
-    header = probe.wallets.sign(deposit, payer, value=1)
-    await _refused(probe, deposit, payer, header, maxAmountRequired="1")
+    await probe.expect_refused_if(payer, of=deposit, sent={"maxAmountRequired": "1"}, value=1)
     claim = await probe.ask_session(max_spend, payment_id=deposit.payment_id)
     await probe.expect_no_session(claim)
 
@@ -221,8 +218,7 @@ def _late_s(setting: Setting) -> float:
 async def another_timeout_prolongs_nothing(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     await probe.wait(_timeout_s(challenge) + LATE_S)
-    header = probe.wallets.sign(challenge, payer)
-    await _refused(probe, challenge, payer, header, maxTimeoutSeconds=DAY_S)
+    await probe.expect_refused_if(payer, of=challenge, sent={"maxTimeoutSeconds": DAY_S})
 
 
 @refusal_case(
@@ -248,7 +244,7 @@ async def requirements_are_valid_to_their_end(probe: Probe) -> None:
 async def requirements_end(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     await probe.wait(_timeout_s(challenge) + LATE_S)
-    await _refused(probe, challenge, payer, probe.wallets.sign(challenge, payer))
+    await probe.expect_refused_if(payer, of=challenge)
 
 
 def _timeout_s(challenge: Challenge) -> int:
@@ -257,14 +253,6 @@ def _timeout_s(challenge: Challenge) -> int:
     if seconds is None or seconds <= SOON_S:
         raise Inconclusive(f"the requirements are valid for {offered!r} seconds")
     return seconds
-
-
-async def _refused(
-    probe: Probe, challenge: Challenge, payer: Wallet, header: str, **changed: Any
-) -> None:
-    """Fail unless changed requirements are refused, grant nothing and move no money."""
-    answer = await probe.settle(challenge, header, requirements=changed)
-    await probe.expect_nothing(challenge, payer, answer)
 
 
 async def _nothing_else(

@@ -400,13 +400,22 @@ class Probe:
         await self.world.expect_payments(payer)
 
     async def expect_refused_if(
-        self, payer: Wallet, requirements: dict[str, Any] | None = None, **signed: Any
+        self,
+        payer: Wallet,
+        *texts: str,
+        of: Challenge | None = None,
+        sent: dict[str, Any] | None = None,
+        **signed: Any,
     ) -> None:
-        """Pay a new 402 with changes; fail unless it is refused, and moves and grants nothing."""
-        challenge = await self.challenge()
+        """Pay with changes of what is `signed`, and of the requirements `sent` back.
+
+        Fails unless `expect_nothing` comes of it; without `of`, the payment is of a new 402, whose
+        id must get a 402 afterwards.
+        """
+        challenge = of or await self.challenge()
         header = self.wallets.sign(challenge, payer, **signed)
-        answer = await self.settle(challenge, header, requirements=requirements)
-        await self.expect_nothing(challenge, payer, answer, is_402=True)
+        answer = await self.settle(challenge, header, requirements=sent)
+        await self.expect_nothing(challenge, payer, answer, *texts, is_402=of is None)
 
     async def expect_nothing_or_as_issued(
         self, challenge: Challenge, payer: Wallet, answer: TargetAnswer
