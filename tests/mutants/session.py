@@ -515,13 +515,6 @@ def owes_until_it_has_failed(world: World) -> World:
     return overriding("sessions", refunds_due=refunds_due)(world)
 
 
-@session.defect("refunded-to-the-merchant", "3/expiry-refund", into("sessions.refunds_due"))
-def owes_the_merchant(it: Any, *of: Any) -> list[Any]:
-    """The refund goes to the merchant's own wallet."""
-    wallet = checksum(it.service.env.wallet)
-    return [altered(due, to_address=wallet) for due in it.inner.refunds_due(*of)]
-
-
 @session.defect("refunded-twice", "3/refund-once", into("facilitator"))
 class RefundsTwice(Refunds):
     """A refund is sent twice, under two nonces, to be sure."""
@@ -532,25 +525,6 @@ class RefundsTwice(Refunds):
         if again is not None:
             await self.inner.settle(again, requirements)
         return outcome
-
-
-@session.defect("refunded-again-after-a-lost-answer", "3/refund-once", into("facilitator"))
-class RefundsWithANewNonce(Refunds):
-    """A refund is signed anew at its first attempt, with another nonce, and so paid twice.
-
-    The second attempt is as it should be: a refund that the service never finds on the chain is
-    paid until the wallet is empty, and then asked for every five minutes of every virtual day.
-    """
-
-    def __init__(self, *of: Any) -> None:
-        super().__init__(*of)
-        self._attempts: Counter[bytes] = Counter()
-
-    async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
-        nonce = payment.authorization.nonce if payment.authorization else b""
-        self._attempts[nonce] += 1
-        signed = self._signed(payment, keccak256(nonce)) if self._attempts[nonce] == 1 else None
-        return await self.inner.settle(signed or payment, requirements)
 
 
 session("quotes-of-sessions-have-no-venue", "4.2/quote",

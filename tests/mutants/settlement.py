@@ -244,8 +244,6 @@ row("hash-of-nothing", "The transaction hash is of no transaction on the chain."
     body(lambda it: it.update(txHash="0x" + it["txHash"][:1:-1])))  # fmt: skip
 row("hash-is-missing", "The transaction hash is null.", body(lambda it: it.update(txHash=None)))
 row("success-as-text", 'success is the string "true".', body(lambda it: it.update(success="true")))
-row("success-is-missing", "There is no success in the receipt.",
-    body(lambda it: it.pop("success") and None))  # fmt: skip
 row("id-is-missing", "There is no payment id in the receipt.",
     body(lambda it: it.pop("paymentId") and None))  # fmt: skip
 row("settled-is-201", "A settlement is answered 201.", statuses(PAY, 200, 201))
