@@ -87,8 +87,7 @@ async def a_lost_answer_is_resolved(probe: Probe) -> None:
         await probe.world.fault(fault, of=payer)
         await probe.settle(challenge, header, may_break=True)
         await _require_moved(probe, payer, how)
-        await _let_in(probe, challenge, header, how)
-        await probe.world.expect_payments(payer, challenge.amount_base)
+        await _let_in(probe, challenge, payer, header, how)
 
 
 @trouble_case(
@@ -104,8 +103,7 @@ async def no_payer_is_charged_twice(probe: Probe) -> None:
         await probe.settle(challenge, probe.wallets.sign(challenge, payer), may_break=True)
         await probe.world.expect_payments(payer, challenge.amount_base)
         await probe.world.clear_faults()
-        await _let_in(probe, challenge, header, f"{how}, and the chain is unreachable")
-        await probe.world.expect_payments(payer, challenge.amount_base)
+        await _let_in(probe, challenge, payer, header, f"{how}, and the chain is unreachable")
 
 
 @trouble_case(
@@ -165,8 +163,7 @@ async def a_busy_node_says_nothing_of_a_payment(probe: Probe) -> None:
         await _require_moved(probe, payer, how)
         await probe.settle(challenge, header, may_break=True)
         await probe.world.clear_faults()
-        await _let_in(probe, challenge, header, how)
-        await probe.world.expect_payments(payer, challenge.amount_base)
+        await _let_in(probe, challenge, payer, header, how)
 
 
 @trouble_case(
@@ -187,8 +184,7 @@ async def what_was_false_before_takes_nothing(probe: Probe) -> None:
         await probe.settle(challenge, header, may_break=True)
         await probe.world.clear_faults()
         if await probe.world.transfers(payer):  # else the service charged nothing
-            await _let_in(probe, challenge, header, f"after {name}")
-            await probe.world.expect_payments(payer, challenge.amount_base)
+            await _let_in(probe, challenge, payer, header, f"after {name}")
 
 
 @fault_case(
@@ -333,10 +329,11 @@ async def _require_moved(probe: Probe, payer: Wallet, how: str) -> None:
         raise Inconclusive(f"no settlement reached the world's facilitator ({how})")
 
 
-async def _let_in(probe: Probe, challenge: Challenge, header: str, how: str) -> None:
+async def _let_in(probe: Probe, challenge: Challenge, payer: Wallet, header: str, how: str) -> None:
     """Act as a payer without an answer: repeat the request, and resend the same header.
 
-    Fail, too, if the final answer is that the nonce was used: this payment itself has used it.
+    Fail, too, if the final answer is that the nonce was used: this payment itself has used it; and
+    unless the payer has paid once.
     """
     said = ""
 
@@ -355,6 +352,7 @@ async def _let_in(probe: Probe, challenge: Challenge, header: str, how: str) -> 
             what = f"{how}: the same header again, after {RETRIED_S} s"
             raise CheckFailed(what, "access to what was paid for", said) from unclear
         raise
+    await probe.world.expect_payments(payer, challenge.amount_base)
 
 
 async def _in_the_end(probe: Probe, is_let_in: Callable[[], Awaitable[bool]], how: str) -> None:
