@@ -40,7 +40,6 @@ from x402sim.suite.service.control_api import (
     ControlApi,
     Wallets,
     eventually,
-    paid_to,
 )
 from x402sim.suite.service.sending import Last, answered, examine_stop, followed, why
 from x402sim.suite.service.setting import RestartFailed, Setting
@@ -429,9 +428,7 @@ class Probe:
             await self.expect_nothing(challenge, payer, answer)
             return False
         if self.world.exists:
-            wanted = paid_to(str(challenge.requirements["payTo"]), challenge.amount_base)
-            moved = await self.world.payments(payer)
-            expect.transfers("what was settled, on the ledger", moved, [wanted])
+            await self.world.expect_paid("what was settled, on the ledger", challenge, payer)
         expect.served(await self.opened(challenge))
         return True
 
