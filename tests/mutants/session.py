@@ -486,33 +486,22 @@ session("whole-deposit-refunded", "3/expiry-refund",
         for due in it.inner.refunds_due(*of)]))  # fmt: skip
 
 
-@session.defect("one-refund-for-each-payer", "3/expiry-refund")
-def owes_each_payer_once(world: World) -> World:
+@session.defect("one-refund-for-each-payer", "3/expiry-refund", into("sessions.refunds_due", dict))
+def owes_each_payer_once(kept: dict[str, str], it: Any, *of: Any) -> list[Any]:
     """Refunds are kept by the payer's address: of two sessions of a payer, one is refunded."""
-    kept: dict[str, str] = {}
-
-    def refunds_due(it: Any, *of: Any) -> list[Any]:
-        due = it.inner.refunds_due(*of)
-        return [
-            each
-            for each in due
-            if kept.setdefault(each.to_address, each.session_id) == each.session_id
-        ]
-
-    return overriding("sessions", refunds_due=refunds_due)(world)
+    return [
+        each
+        for each in it.inner.refunds_due(*of)
+        if kept.setdefault(each.to_address, each.session_id) == each.session_id
+    ]
 
 
-@session.defect("refund-given-up", "3/refund-once")
-def owes_until_it_has_failed(world: World) -> World:
+@session.defect("refund-given-up", "3/refund-once", into("sessions.refunds_due", Counter))
+def owes_until_it_has_failed(attempts: Counter[str], it: Any, *of: Any) -> list[Any]:
     """A refund that the facilitator has not made in five attempts is given up."""
-    attempts: Counter[str] = Counter()
-
-    def refunds_due(it: Any, *of: Any) -> list[Any]:
-        due = it.inner.refunds_due(*of)
-        attempts.update(each.session_id for each in due)
-        return [each for each in due if attempts[each.session_id] <= 5]
-
-    return overriding("sessions", refunds_due=refunds_due)(world)
+    due = it.inner.refunds_due(*of)
+    attempts.update(each.session_id for each in due)
+    return [each for each in due if attempts[each.session_id] <= 5]
 
 
 @session.defect("refunded-twice", "3/refund-once", into("facilitator"))
