@@ -118,11 +118,10 @@ async def sign_settle_repeat(probe: Probe) -> None:
     expect.served(await probe.opened(challenge))
 
 
-@case(
+@paid_case(
     "1/payer-pays-no-gas",
     title="The payment's transaction is sent by another account; the payer pays no gas.",
     needs="funds, observe chain",
-    pays=1,
     decisive=False,
 )
 async def the_payer_pays_no_gas(probe: Probe) -> None:

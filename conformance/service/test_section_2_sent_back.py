@@ -15,7 +15,7 @@ from x402sim.protocol.networks import NETWORKS
 from x402sim.spec.ground import derived, explicit, silent
 from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge, whole
-from x402sim.suite.service.case import ServiceCase, case, paid_case, refusal_case, session_case
+from x402sim.suite.service.case import ServiceCase, paid_case, refusal_case, session_case
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import Inconclusive
@@ -164,7 +164,7 @@ async def another_resource_opens_nothing_else(probe: Probe) -> None:
         await probe.expect_no_session(claim)
 
 
-@case(
+@refusal_case(
     "2.1/resource",
     title=("A deposit's id with requirements and payment of a quote, or vice versa, is refused."),
     ground=derived(
@@ -173,9 +173,7 @@ async def another_resource_opens_nothing_else(probe: Probe) -> None:
         "5: The amount must equal",
         so="Id and requirements are of one 402; the amount of another 402 is not required here.",
     ),
-    control="payment",
     needs="funds, sessions",
-    pays=1,
     deposits="0.02",
     decisive=False,
 )

@@ -19,7 +19,7 @@ from x402sim.spec.ground import derived, silent
 from x402sim.spec.needs import Need
 from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge
-from x402sim.suite.service.case import case, fault_case, session_case, trouble_case
+from x402sim.suite.service.case import fault_case, session_case, trouble_case
 from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE, VERIFY, eventually
 from x402sim.suite.service.inputs import low_v, one_bit_changed
 from x402sim.suite.service.probe import Probe
@@ -228,11 +228,10 @@ async def a_lost_answer_opens_one_of_two_ids(probe: Probe) -> None:
         await probe.world.expect_payments(payer, challenges[0].amount_base)
 
 
-@case(
+@trouble_case(
     "3/pending-resolved",
     title="A payer who never resends the header is served, too, even after a crash.",
     needs="funds, world, clock",
-    disturbs=True,
 )
 async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
     for fault in (SETTLE(does="lose answer"), SETTLE(does="crash after")):
@@ -275,7 +274,7 @@ async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@case(
+@trouble_case(
     "3/said-failed-but-paid",
     title=("What happens if the facilitator reports a settlement as failed although it was mined."),
     ground=silent(
@@ -284,7 +283,6 @@ async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
         )
     ),
     needs="funds, world",
-    disturbs=True,
 )
 async def a_facilitator_that_is_wrong(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()

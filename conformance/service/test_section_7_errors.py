@@ -310,7 +310,7 @@ async def a_second_payment_after_a_lost_answer(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@case(
+@refusal_case(
     "7/payment-already-settled",
     title="After a restart, a paid payment id accepts no second payment.",
     ground=derived(
@@ -318,7 +318,6 @@ async def a_second_payment_after_a_lost_answer(probe: Probe) -> None:
         "4.1: Store the payment record",
         so="The payment is stored, so its id stays used after a restart.",
     ),
-    control="payment",
     needs="funds, restart",
     pays=2,
     decisive=False,
