@@ -337,7 +337,6 @@ async def a_second_payment_after_a_restart(probe: Probe) -> None:
     "7/settlement-statuses",
     title="The HTTP status of each of the five texts.",
     ground=silent("7: HTTP status codes for these"),
-    level="MAY",
     needs="world",
 )
 async def statuses_of_the_settlement_errors(probe: Probe) -> None:

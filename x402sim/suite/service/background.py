@@ -196,16 +196,9 @@ def ends_s(body: Any, session_id: str) -> float | None:
     """Return the time beside a session's id, in Unix seconds; None without a time."""
     for _, each in walk(body):
         is_it = isinstance(each, dict) and session_id in each.values()
-        if is_it and (found_s := _end_of(each)):
-            return found_s
-    return None
-
-
-def _end_of(fields: dict[str, Any]) -> float | None:
-    """Return the time in a field named as an end; None without a time."""
-    for name, value in fields.items():
-        if _END.fullmatch(name.replace("_", "").lower()) and (time_s := _time_s(value)):
-            return time_s
+        for name, value in each.items() if is_it else ():
+            if _END.fullmatch(name.replace("_", "").lower()) and (time_s := _time_s(value)):
+                return time_s
     return None
 
 
