@@ -34,17 +34,6 @@ async def unknown_is_in(it: Any, tx_hash: str) -> OnChain | None:
     return found or await as_recorded(it.service, tx_hash, 0)
 
 
-class Settled(Wrapper):
-    """A store that remembers what was settled, the newest first."""
-
-    settled: tuple[int, ...] = ()
-
-    def mark_settled(self, attempt: int, *of: Any) -> bool:
-        is_settled: bool = self.inner.mark_settled(attempt, *of)
-        self.settled = (attempt, *self.settled) if is_settled else self.settled
-        return is_settled
-
-
 looks_once = overriding("payments", shallow=lambda it, _: [])
 """A store in which every block is deep, so that nothing is looked at again."""
 
@@ -65,19 +54,16 @@ indexer("batch-of-a-thousand", "8/indexer-batch", "A run takes a thousand record
     setting(indexer_batch=1000))  # fmt: skip
 
 
-@indexer.defect("asks-again", "8/indexer-query", into("payments"))
-class AsksAgain(Settled):
-    """The newest record is asked for again, though it has a block."""
-
-    def unindexed(self, limit: int) -> list[Any]:
-        batch = list(self.inner.unindexed(limit))
-        newest = {*self.settled[:1]} - {stored.number for stored in batch}
-        return [*map(self.inner.attempt, newest), *batch][:limit]
-
-
 @indexer.defect("asks-for-all-again", "8/indexer-query", into("payments"))
-class AsksForAllAgain(Settled):
+class AsksForAllAgain(Wrapper):
     """Every run takes the newest records, although they have a block."""
+
+    settled: tuple[int, ...] = ()
+
+    def mark_settled(self, attempt: int, *of: Any) -> bool:
+        is_settled: bool = self.inner.mark_settled(attempt, *of)
+        self.settled = (attempt, *self.settled) if is_settled else self.settled
+        return is_settled
 
     def unindexed(self, limit: int) -> list[Any]:
         return [self.inner.attempt(attempt) for attempt in self.settled[:limit]]

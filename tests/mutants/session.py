@@ -317,14 +317,6 @@ def never_debits(it: Any, session_id: str, amount_base: int, _: str, now_ms: int
     return it.inner.get(session_id).released
 
 
-@session.defect("debited-by-half", "5/session-debit", into("sessions.debit"))
-def debits_half(it: Any, session_id: str, amount_base: int, resource: str, now_ms: int) -> Any:
-    """A served request raises released by half its price."""
-    if not it.inner.has_budget(session_id, amount_base, now_ms):
-        return None
-    return it.inner.debit(session_id, amount_base // 2, resource, now_ms)
-
-
 session("debited-twice", "5/session-condition",
     "A served request is debited twice.",
     overriding("sessions",
