@@ -102,7 +102,7 @@ async def nothing_is_free_while_the_facilitator_is_down(probe: Probe) -> None:
     await probe.world.clear_faults()
 
     async def is_back() -> bool:
-        return (await probe.ask(may_break=True)).is_offer
+        return (await probe.ask(may_break=True)).status == 402
 
     await eventually(probe.clock, is_back, within_s=BACK_S)
 

@@ -107,7 +107,7 @@ async def a_query_is_no_part_of_the_path(probe: Probe) -> None:
     endpoint, challenge = probe.target.protected, await probe.challenge()
     path = endpoint.path + ("&" if "?" in endpoint.path else "?") + "from=list"
     unpaid = await probe.ask(path=path)
-    if not unpaid.is_offer or read_402(unpaid).requirements.get("resource") != (
+    if unpaid.status != 402 or read_402(unpaid).requirements.get("resource") != (
         challenge.requirements.get("resource")
     ):
         raise NotApplicable(f"a request with a query asks for no such payment: {unpaid.summary}")

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -126,58 +127,7 @@ def two_digits(request: Request) -> Request:
     return request.sending({**request.json, "maxSpend": max_spend[: max_spend.find(".") + 3]})
 
 
-def without_deposit(_: Request, reply: Answer) -> Answer:
-    """Answer a request for a session with one, instead of a 402."""
-    return answer(201, {"sessionId": "session_" + "0" * 40}) if reply.status == 402 else reply
-
-
 # --- budgets -------------------------------------------------------------------------
-
-
-async def budget_of_the_body(_: Service, budgets: Budgets, asked: Request, reply: Answer) -> Answer:
-    """Let a session have the maxSpend of the repeated request."""
-    if is_session(reply):
-        amount_base = to_base(asked.field("maxSpend"), 6)
-        if amount_base > int(reply.json["deposited"]):
-            budgets.open(reply.json["sessionId"], amount_base)
-        else:
-            budgets.pop(reply.json["sessionId"], None)  # it is the service's again
-    return reply
-
-
-async def one_more(_: Service, budgets: Budgets, __: Request, reply: Answer) -> Answer:
-    """Open one more session from the same deposit."""
-    return another(budgets, reply) if is_session(reply) else reply
-
-
-def another(budgets: Budgets, reply: Answer) -> Answer:
-    """Return a new session with the budget that the one in an answer had at first."""
-    session_id = f"{reply.json['sessionId']}_{len(budgets)}"
-    return answer(reply.status, budgets.open(session_id, int(reply.json["deposited"])))
-
-
-async def any_payment(service: Service, budgets: Budgets, asked: Request, reply: Answer) -> Answer:
-    """Open a session with the budget of the 402, if its payment id has paid for anything."""
-    stored = service.store.payments.get(asked.headers["x-payment-id"])
-    if reply.status != 402 or stored is None or stored.status != "settled":
-        return reply
-    amount = reply.json["paymentRequirements"]["maxAmountRequired"]
-    session_id = f"session_{len(budgets)}_{stored.payment_id}"
-    return answer(201, budgets.open(session_id, int(amount)))
-
-
-async def fifty_tokens(_: Service, budgets: Budgets, __: Request, reply: Answer) -> Answer:
-    """Let a session have 50.00, whatever was deposited."""
-    if is_session(reply) and reply.json["sessionId"] not in budgets:
-        budgets.open(reply.json["sessionId"], 50 * TOKEN)
-    return reply
-
-
-async def back_to_life(_: Service, budgets: Budgets, __: Request, reply: Answer) -> Answer:
-    """Let an expired session be spent again."""
-    if is_session(reply) and reply.json["status"] != "active":
-        budgets.open(reply.json["sessionId"], int(reply.json["remaining"]))
-    return reply
 
 
 def sess(change: Callable[[str], str]) -> Callable[[Request], Request]:
@@ -257,19 +207,54 @@ session("deposit-may-be-less", "2.1/amount",
 session("message-of-a-quote", "2.2/body",
     "The message of a deposit's 402 states the price of a quote.",
     answers(402, SESSIONS, lambda it: it.update(message="Payment of 10000 base units is required")))  # fmt: skip
-session("no-deposit", "4.4/deposit-402", "A session is given without a deposit.",
-    replies(SESSIONS, without_deposit))  # fmt: skip
-session("budget-by-the-repeated-body", "5/session-debit",
-    "The budget is the maxSpend of the repeated request, not what was deposited.",
-    sessions(budget_of_the_body))  # fmt: skip
-session("budget-of-fifty", "3/deposit-makes-session", "Every session has 50.00, whatever was paid.",
-    sessions(fifty_tokens))  # fmt: skip
-session("a-session-each-time", "3/deposit-makes-session",
-    "Every repetition of the paid request opens one more session from the same deposit.",
-    sessions(one_more))  # fmt: skip
-session("any-payment-funds-a-session", "3/deposit-makes-session",
-    "The payment of a quote opens a session with the budget the body asks for.",
-    sessions(any_payment))  # fmt: skip
+
+
+@session.defect("no-deposit", "4.4/deposit-402", partial(replies, SESSIONS))
+def without_deposit(_: Request, reply: Answer) -> Answer:
+    """A session is given without a deposit."""
+    return answer(201, {"sessionId": "session_" + "0" * 40}) if reply.status == 402 else reply
+
+
+@session.defect("budget-by-the-repeated-body", "5/session-debit", sessions)
+async def budget_of_the_body(_: Service, budgets: Budgets, asked: Request, reply: Answer) -> Answer:
+    """The budget is the maxSpend of the repeated request, not what was deposited."""
+    if is_session(reply):
+        amount_base = to_base(asked.field("maxSpend"), 6)
+        if amount_base > int(reply.json["deposited"]):
+            budgets.open(reply.json["sessionId"], amount_base)
+        else:
+            budgets.pop(reply.json["sessionId"], None)  # it is the service's again
+    return reply
+
+
+@session.defect("budget-of-fifty", "3/deposit-makes-session", sessions)
+async def fifty_tokens(_: Service, budgets: Budgets, __: Request, reply: Answer) -> Answer:
+    """Every session has 50.00, whatever was paid."""
+    if is_session(reply) and reply.json["sessionId"] not in budgets:
+        budgets.open(reply.json["sessionId"], 50 * TOKEN)
+    return reply
+
+
+@session.defect("a-session-each-time", "3/deposit-makes-session", sessions)
+async def one_more(_: Service, budgets: Budgets, __: Request, reply: Answer) -> Answer:
+    """Every repetition of the paid request opens one more session from the same deposit."""
+    if not is_session(reply):
+        return reply
+    session_id = f"{reply.json['sessionId']}_{len(budgets)}"
+    return answer(reply.status, budgets.open(session_id, int(reply.json["deposited"])))
+
+
+@session.defect("any-payment-funds-a-session", "3/deposit-makes-session", sessions)
+async def any_payment(service: Service, budgets: Budgets, asked: Request, reply: Answer) -> Answer:
+    """The payment of a quote opens a session with the budget the body asks for."""
+    stored = service.store.payments.get(asked.headers["x-payment-id"])
+    if reply.status != 402 or stored is None or stored.status != "settled":
+        return reply
+    amount = reply.json["paymentRequirements"]["maxAmountRequired"]
+    session_id = f"session_{len(budgets)}_{stored.payment_id}"
+    return answer(201, budgets.open(session_id, int(amount)))
+
+
 session("ids-are-called-sess", "2.6/id-prefix", "Session ids begin with sess_.",
     requests(QUOTE, sess(lambda it: it.replace("sess_", "session_", 1))),
     answers(None, SESSIONS, lambda it: it.update(
@@ -463,9 +448,16 @@ session("expires-at-once", "3/expiry-refund",
     "The duration is taken for milliseconds, so a session ends before it is spent.",
     decision(duration_unit_s=0.001),
     broad="no session lives long enough for the checks of sessions")  # fmt: skip
-session("comes-back-to-life", "3/refund-once",
-    "Repeating the paid request renews an expired session, although it was refunded.",
-    sessions(back_to_life))  # fmt: skip
+
+
+@session.defect("comes-back-to-life", "3/refund-once", sessions)
+async def back_to_life(_: Service, budgets: Budgets, __: Request, reply: Answer) -> Answer:
+    """Repeating the paid request renews an expired session, although it was refunded."""
+    if is_session(reply) and reply.json["status"] != "active":
+        budgets.open(reply.json["sessionId"], int(reply.json["remaining"]))
+    return reply
+
+
 session("never-expires", "3/expiry-refund", "The duration is taken a thousand times too long.",
     decision(duration_unit_s=1000))  # fmt: skip
 session("never-refunded", "3/expiry-refund",

@@ -178,12 +178,6 @@ class SentByThePayer:
         return await self._inner.send(structs.replace(call, sender=payer))
 
 
-def sent_by_the_payer(honest: Facilitator) -> Facilitator:
-    """Return a facilitator whose transactions the payers send."""
-    node = cast(FacilitatorNode, honest.chain)
-    return replace(honest, chain=cast(ChainClient, SentByThePayer(node.direct)))
-
-
 async def canceled_is_unused(it: Any, *of: Any) -> Any:
     """Say of a nonce that was cancelled that it is unused."""
     state = await it.inner.nonce_state(*of)
@@ -193,9 +187,14 @@ async def canceled_is_unused(it: Any, *of: Any) -> Any:
 
 # --- the defects ---
 
-facilitator("payer-sends-it-himself", "1/payer-pays-no-gas",
-    "The transaction is sent from the payer's account, which pays the gas.",
-    on_facilitator(sent_by_the_payer))  # fmt: skip
+
+@facilitator.defect("payer-sends-it-himself", "1/payer-pays-no-gas", on_facilitator)
+def sent_by_the_payer(honest: Facilitator) -> Facilitator:
+    """The transaction is sent from the payer's account, which pays the gas."""
+    node = cast(FacilitatorNode, honest.chain)
+    return replace(honest, chain=cast(ChainClient, SentByThePayer(node.direct)))
+
+
 facilitator("amount-is-not-compared", "5/exact-amount",
     "An authorization of another amount than was required is settled.",
     leave_out("verification", "5/exact-amount"))  # fmt: skip

@@ -293,7 +293,7 @@ class Probe:
     async def unpaid(self) -> TargetAnswer:
         """Request without proof, with an accepted body if any is; return the answer."""
         for body in self.target.protected.bodies if self.setting.body is None else ():
-            if (await self.ask(body=body)).is_offer:  # a target may validate bodies first
+            if (await self.ask(body=body)).status == 402:  # a target may validate bodies first
                 self.setting.body = body
                 break
         return await self.ask()
