@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.mutants.changes import Change, overriding
 from tests.mutants.messages import Answer, Request, Serve, answer
-from tests.mutants.middleware import at, middleware
+from tests.mutants.middleware import at
 from tests.mutants.mutant import Kind
 from tests.mutants.payments import (
     ALREADY_SETTLED,
@@ -20,7 +20,7 @@ from tests.mutants.payments import (
     OtherIds,
     authorization,
     free,
-    unlocked,
+    opening,
     with_id,
 )
 from x402sim import World
@@ -192,16 +192,6 @@ class AtWork:
             self._count[key] -= 1
 
 
-async def compared_too_early(service: Service, request: Request, serve: Serve) -> Answer:
-    """Serve a session that had enough left a moment ago."""
-    session_id, price_base = request.session_id, service.env.quote_price_base
-    if not service.store.sessions.has_budget(session_id, price_base, service.clock.now_ms()):
-        return await serve(request)
-    await service.clock.sleep(PAUSE_S)
-    reply = await serve(request)
-    return await serve(free(request)) if reply.status == 402 else reply
-
-
 # --- the defects ---
 
 
@@ -242,9 +232,15 @@ async def authorizations_side_by_side(
         return reply
 
 
-concurrency("budget-asked-too-early", "5/session-debit",
-    "The budget is compared first and debited later: requests sent at once overdraw it.", unlocked,
-    middleware(compared_too_early, QUOTE))  # fmt: skip
+@concurrency.defect("budget-asked-too-early", "5/session-debit", opening(QUOTE))
+async def compared_too_early(service: Service, request: Request, serve: Serve) -> Answer:
+    """The budget is compared first and debited later: requests sent at once overdraw it."""
+    session_id, price_base = request.session_id, service.env.quote_price_base
+    if not service.store.sessions.has_budget(session_id, price_base, service.clock.now_ms()):
+        return await serve(request)
+    await service.clock.sleep(PAUSE_S)
+    reply = await serve(request)
+    return await serve(free(request)) if reply.status == 402 else reply
 
 
 @concurrency.defect("receipts-are-mixed-up", "4.1/receipt", at(PAY, lambda: [""]))

@@ -25,6 +25,7 @@ from tests.mutants.payments import (
     INVALID_SIGNATURE,
     free,
     let_in,
+    opening,
     unlocked,
 )
 from tests.mutants.required import dearer
@@ -138,14 +139,6 @@ def sess(change: Callable[[str], str]) -> Callable[[Request], Request]:
         return request if session_id is None else request.having(x_session_id=change(session_id))
 
     return changed
-
-
-async def without_end(service: Service, request: Request, serve: Serve) -> Answer:
-    """Serve a session once more although its budget is spent."""
-    reply = await serve(request)
-    found = service.store.sessions.get(request.session_id)
-    is_spent = reply.status == 402 and found is not None and found.status == "active"
-    return await serve(free(request)) if is_spent else reply
 
 
 def of_the_market(it: Any, resource: str, amount_base: int, *of: Any) -> Any:
@@ -289,9 +282,13 @@ def in_floats(it: Any, session_id: str, amount_base: int, *of: Any) -> Any:
     return it.inner.debit(session_id, amount_base, *of)
 
 
-session("budget-without-end", "5/session-debit",
-    "A session is served however little is left of its budget.", unlocked,
-    middleware(without_end, QUOTE))  # fmt: skip
+@session.defect("budget-without-end", "5/session-debit", opening(QUOTE))
+async def without_end(service: Service, request: Request, serve: Serve) -> Answer:
+    """A session is served however little is left of its budget."""
+    reply = await serve(request)
+    found = service.store.sessions.get(request.session_id)
+    is_spent = reply.status == 402 and found is not None and found.status == "active"
+    return await serve(free(request)) if is_spent else reply
 
 
 @session.defect("never-debited", "5/session-debit", into("sessions.debit"))
@@ -333,18 +330,14 @@ session("short-is-debited-twice", "5/session-debit",
     debited_twice(lambda order: order.get("side") == "short"))  # fmt: skip
 
 
-@session.defect("small-orders-are-not-debited", "5/session-debit")
-def small_orders(world: World) -> World:
+@session.defect("small-orders-are-not-debited", "5/session-debit", opening(QUOTE))
+async def small_orders(service: Service, request: Request, serve: Serve) -> Answer:
     """A session is not debited for an order of less than 10 dollars."""
-
-    async def handler(service: Service, request: Request, serve: Serve) -> Answer:
-        order, session_id = request.json, request.session_id
-        found = service.store.sessions.get(session_id)
-        is_small = isinstance(order, dict) and order.get("sizeUsd", 10) in range(1, 10)
-        is_open = found is not None and found.status == "active" and found.remaining > 0
-        return await serve(free(request) if is_small and is_open else request)
-
-    return all_of(unlocked, middleware(handler, QUOTE))(world)
+    order, session_id = request.json, request.session_id
+    found = service.store.sessions.get(session_id)
+    is_small = isinstance(order, dict) and order.get("sizeUsd", 10) in range(1, 10)
+    is_open = found is not None and found.status == "active" and found.remaining > 0
+    return await serve(free(request) if is_small and is_open else request)
 
 
 @session.defect("another-path-is-not-debited", "5/session-debit", into("sessions.debit"))
