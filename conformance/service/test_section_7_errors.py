@@ -204,11 +204,8 @@ async def a_new_id_resolves_it(probe: Probe) -> None:
     needs="world",
 )
 async def what_was_refused_has_not_paid(probe: Probe) -> None:
-    challenge, one, other = (
-        await probe.challenge(),
-        await probe.wallets.payer(),
-        await probe.wallets.payer(),
-    )
+    challenge, one = await probe.challenge(), await probe.wallets.payer()
+    other = await probe.wallets.payer()
     network = probe.wallets.network(challenge)
     elsewhere = replace(network, chain_id=network.chain_id + 1)
     refused = (
