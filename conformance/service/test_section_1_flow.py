@@ -102,7 +102,7 @@ async def nothing_is_free_while_the_facilitator_is_down(probe: Probe) -> None:
     await probe.world.clear_faults()
 
     async def is_back() -> bool:
-        return (await probe.ask(may_break=True)).is_offer
+        return (await probe.ask(may_break=True)).status == 402
 
     await eventually(probe.clock, is_back, within_s=BACK_S)
 
@@ -118,11 +118,10 @@ async def sign_settle_repeat(probe: Probe) -> None:
     expect.served(await probe.opened(challenge))
 
 
-@case(
+@paid_case(
     "1/payer-pays-no-gas",
     title="The payment's transaction is sent by another account; the payer pays no gas.",
     needs="funds, observe chain",
-    pays=1,
     decisive=False,
 )
 async def the_payer_pays_no_gas(probe: Probe) -> None:

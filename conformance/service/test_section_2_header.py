@@ -27,10 +27,9 @@ SAME = derived(
 )
 
 
-@case(
+@paid_case(
     "2.3/hex-header",
     title="A payment header that is a hex string prefixed 0x is accepted.",
-    needs="funds",
     pays=2,
 )
 async def a_hex_header_is_accepted(probe: Probe) -> None:
@@ -105,11 +104,10 @@ def _packed(probe: Probe, header: str, changes: Mapping[str, str | None]) -> str
     return in_header(text, probe.target.pay.spelling)
 
 
-@case(
+@paid_case(
     "2.3/contents",
     title="Addresses in lower case, or nonce and signature in upper case, are accepted.",
     ground=SAME,
-    needs="funds",
     pays=2,
 )
 async def letters_may_be_in_another_case(probe: Probe) -> None:
@@ -143,7 +141,7 @@ async def zeros_in_front_are_kept(probe: Probe) -> None:
     expect.served(await probe.opened(challenge))
 
 
-@case(
+@paid_case(
     "2.3/contents",
     title="After the settlement, the chain has used the nonce of the header for its payer.",
     ground=derived(
@@ -152,7 +150,6 @@ async def zeros_in_front_are_kept(probe: Probe) -> None:
         so="What is executed is the authorization in the header: the chain has used its nonce.",
     ),
     needs="funds, observe chain",
-    pays=1,
 )
 async def what_the_header_says_is_done(probe: Probe) -> None:
     paid = await probe.buy()
@@ -167,10 +164,9 @@ async def what_the_header_says_is_done(probe: Probe) -> None:
     expect.holds(f"an event AuthorizationUsed of {plain(wanted)}", wanted in used, used)
 
 
-@case(
+@paid_case(
     "2.3/window",
     title="An authorization valid from 60 s before signing to 300 s after is accepted.",
-    needs="funds",
     pays=2,
     decisive=False,
 )

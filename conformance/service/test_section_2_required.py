@@ -22,7 +22,7 @@ BETWEEN_THOUSANDS = re.compile(r"(?<=\d)[,._' \u00a0\u202f](?=\d{3}(?!\d))")
 async def _required(probe: Probe) -> TargetAnswer:
     """Return a 402, whatever its body is; raises `Inconclusive` for another status."""
     answer = await probe.unpaid()
-    if not answer.is_offer:
+    if answer.status != 402:
         raise Inconclusive(f"expected a 402, got {answer.summary}")
     return answer
 

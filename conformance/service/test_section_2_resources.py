@@ -17,7 +17,7 @@ from x402sim.suite.service.answers import (
     walk,
 )
 from x402sim.suite.service.background import buy_late, turn_s
-from x402sim.suite.service.case import case, refusal_case, session_case
+from x402sim.suite.service.case import case, paid_case, refusal_case, session_case
 from x402sim.suite.service.control_api import HOLD_S, another_chain
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.verdict import Inconclusive
@@ -28,11 +28,10 @@ RECORDED = ("payment_id", "tx_hash", "from_address", "to_address", "amount", "re
 CHAINS = {"testnet": 338, "mainnet": 25}
 
 
-@case(
+@paid_case(
     "2.4/record",
     title="The stored payment has the fields of 2.4, with the values of this payment.",
     needs="funds, record",
-    pays=1,
     decisive="the stored fields",
 )
 async def a_payment_is_stored_as_it_was_made(probe: Probe) -> None:
@@ -97,7 +96,7 @@ async def payments_at_the_same_time_have_their_own_records(probe: Probe) -> None
         expect.equal("tx_hash", tx_hash, in_receipt)
 
 
-@case(
+@refusal_case(
     "2.4/record",
     title=(
         "After a second payment for a paid id was refused, the stored payment is the first one."
@@ -108,7 +107,6 @@ async def payments_at_the_same_time_have_their_own_records(probe: Probe) -> None
         "7: Payment already settled",
         so="The record is of the payment that was settled, and the second was not.",
     ),
-    control="payment",
     needs="funds, record",
     pays=2,
 )
@@ -138,11 +136,10 @@ async def a_new_record_has_no_block(probe: Probe) -> None:
     expect.holds("null at creation", None in blocks, blocks)
 
 
-@case(
+@paid_case(
     "2.4/block-null",
     title=("After the indexer's interval, block_number is the block of the payment's transaction."),
     needs="funds, record, observe chain",
-    pays=1,
     waits=turn_s,
     late=True,
 )
@@ -303,5 +300,4 @@ async def an_authorization_for_another_chain_is_refused(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     network = probe.wallets.network(challenge)
     other = replace(network, chain_id=another_chain(network))
-    header = probe.wallets.sign(challenge, payer, network=other)
-    await probe.expect_nothing(challenge, payer, await probe.settle(challenge, header))
+    await probe.expect_refused_if(payer, of=challenge, network=other)

@@ -15,7 +15,7 @@ from x402sim.protocol.networks import NETWORKS
 from x402sim.spec.ground import derived, explicit, silent
 from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge, whole
-from x402sim.suite.service.case import ServiceCase, case, paid_case, refusal_case, session_case
+from x402sim.suite.service.case import ServiceCase, paid_case, refusal_case, session_case
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import Inconclusive
@@ -93,8 +93,7 @@ the_payee_in_other_letters = _in_other_letters("2.1/pay-to", "payee", "payTo")
 async def another_token_is_refused(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     token = replace(probe.wallets.network(challenge), asset=parse_address(ELSEWHERE))
-    header = probe.wallets.sign(challenge, payer, network=token)
-    await _refused(probe, challenge, payer, header, asset=ELSEWHERE)
+    await probe.expect_refused_if(payer, of=challenge, sent={"asset": ELSEWHERE}, network=token)
 
 
 @refusal_case(
@@ -107,8 +106,7 @@ async def another_payee_is_refused(probe: Probe) -> None:
     payee = str(challenge.requirements["payTo"])
     alike = [payee[:22] + ELSEWHERE[22:], ELSEWHERE[:22] + payee[22:].lower()]
     for other in (payer.address, *(each.lower() for each in alike)):
-        header = probe.wallets.sign(challenge, payer, to=other)
-        await _refused(probe, challenge, payer, header, payTo=other)
+        await probe.expect_refused_if(payer, of=challenge, sent={"payTo": other}, to=other)
 
 
 @refusal_case(
@@ -120,8 +118,8 @@ async def another_payee_is_refused(probe: Probe) -> None:
 async def another_amount_is_refused(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     for value in (1, challenge.amount_base + 1):
-        header = probe.wallets.sign(challenge, payer, value=value)
-        await _refused(probe, challenge, payer, header, maxAmountRequired=str(value))
+        changed = {"maxAmountRequired": str(value)}
+        await probe.expect_refused_if(payer, of=challenge, sent=changed, value=value)
 
 
 @refusal_case(
@@ -144,8 +142,7 @@ async def another_spelling_of_the_amount_settles_nothing_else(probe: Probe) -> N
 )
 async def a_smaller_deposit_is_refused(probe: Probe) -> None:
     payer, (max_spend, deposit) = await probe.wallets.payer(), await probe.deposit(5)
-    header = probe.wallets.sign(deposit, payer, value=1)
-    await _refused(probe, deposit, payer, header, maxAmountRequired="1")
+    await probe.expect_refused_if(payer, of=deposit, sent={"maxAmountRequired": "1"}, value=1)
     claim = await probe.ask_session(max_spend, payment_id=deposit.payment_id)
     await probe.expect_no_session(claim)
 
@@ -167,7 +164,7 @@ async def another_resource_opens_nothing_else(probe: Probe) -> None:
         await probe.expect_no_session(claim)
 
 
-@case(
+@refusal_case(
     "2.1/resource",
     title=("A deposit's id with requirements and payment of a quote, or vice versa, is refused."),
     ground=derived(
@@ -176,9 +173,7 @@ async def another_resource_opens_nothing_else(probe: Probe) -> None:
         "5: The amount must equal",
         so="Id and requirements are of one 402; the amount of another 402 is not required here.",
     ),
-    control="payment",
     needs="funds, sessions",
-    pays=1,
     deposits="0.02",
     decisive=False,
 )
@@ -221,8 +216,7 @@ def _late_s(setting: Setting) -> float:
 async def another_timeout_prolongs_nothing(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     await probe.wait(_timeout_s(challenge) + LATE_S)
-    header = probe.wallets.sign(challenge, payer)
-    await _refused(probe, challenge, payer, header, maxTimeoutSeconds=DAY_S)
+    await probe.expect_refused_if(payer, of=challenge, sent={"maxTimeoutSeconds": DAY_S})
 
 
 @refusal_case(
@@ -248,7 +242,7 @@ async def requirements_are_valid_to_their_end(probe: Probe) -> None:
 async def requirements_end(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     await probe.wait(_timeout_s(challenge) + LATE_S)
-    await _refused(probe, challenge, payer, probe.wallets.sign(challenge, payer))
+    await probe.expect_refused_if(payer, of=challenge)
 
 
 def _timeout_s(challenge: Challenge) -> int:
@@ -257,14 +251,6 @@ def _timeout_s(challenge: Challenge) -> int:
     if seconds is None or seconds <= SOON_S:
         raise Inconclusive(f"the requirements are valid for {offered!r} seconds")
     return seconds
-
-
-async def _refused(
-    probe: Probe, challenge: Challenge, payer: Wallet, header: str, **changed: Any
-) -> None:
-    """Fail unless changed requirements are refused, grant nothing and move no money."""
-    answer = await probe.settle(challenge, header, requirements=changed)
-    await probe.expect_nothing(challenge, payer, answer)
 
 
 async def _nothing_else(

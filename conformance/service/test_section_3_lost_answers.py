@@ -19,7 +19,7 @@ from x402sim.spec.ground import derived, silent
 from x402sim.spec.needs import Need
 from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge
-from x402sim.suite.service.case import case, fault_case, session_case, trouble_case
+from x402sim.suite.service.case import fault_case, session_case, trouble_case
 from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE, VERIFY, eventually
 from x402sim.suite.service.inputs import low_v, one_bit_changed
 from x402sim.suite.service.probe import Probe
@@ -87,8 +87,7 @@ async def a_lost_answer_is_resolved(probe: Probe) -> None:
         await probe.world.fault(fault, of=payer)
         await probe.settle(challenge, header, may_break=True)
         await _require_moved(probe, payer, how)
-        await _let_in(probe, challenge, header, how)
-        await probe.world.expect_payments(payer, challenge.amount_base)
+        await _let_in(probe, challenge, payer, header, how)
 
 
 @trouble_case(
@@ -104,8 +103,7 @@ async def no_payer_is_charged_twice(probe: Probe) -> None:
         await probe.settle(challenge, probe.wallets.sign(challenge, payer), may_break=True)
         await probe.world.expect_payments(payer, challenge.amount_base)
         await probe.world.clear_faults()
-        await _let_in(probe, challenge, header, f"{how}, and the chain is unreachable")
-        await probe.world.expect_payments(payer, challenge.amount_base)
+        await _let_in(probe, challenge, payer, header, f"{how}, and the chain is unreachable")
 
 
 @trouble_case(
@@ -165,8 +163,7 @@ async def a_busy_node_says_nothing_of_a_payment(probe: Probe) -> None:
         await _require_moved(probe, payer, how)
         await probe.settle(challenge, header, may_break=True)
         await probe.world.clear_faults()
-        await _let_in(probe, challenge, header, how)
-        await probe.world.expect_payments(payer, challenge.amount_base)
+        await _let_in(probe, challenge, payer, header, how)
 
 
 @trouble_case(
@@ -187,8 +184,7 @@ async def what_was_false_before_takes_nothing(probe: Probe) -> None:
         await probe.settle(challenge, header, may_break=True)
         await probe.world.clear_faults()
         if await probe.world.transfers(payer):  # else the service charged nothing
-            await _let_in(probe, challenge, header, f"after {name}")
-            await probe.world.expect_payments(payer, challenge.amount_base)
+            await _let_in(probe, challenge, payer, header, f"after {name}")
 
 
 @fault_case(
@@ -232,11 +228,10 @@ async def a_lost_answer_opens_one_of_two_ids(probe: Probe) -> None:
         await probe.world.expect_payments(payer, challenges[0].amount_base)
 
 
-@case(
+@trouble_case(
     "3/pending-resolved",
     title="A payer who never resends the header is served, too, even after a crash.",
     needs="funds, world, clock",
-    disturbs=True,
 )
 async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
     for fault in (SETTLE(does="lose answer"), SETTLE(does="crash after")):
@@ -279,7 +274,7 @@ async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@case(
+@trouble_case(
     "3/said-failed-but-paid",
     title=("What happens if the facilitator reports a settlement as failed although it was mined."),
     ground=silent(
@@ -288,7 +283,6 @@ async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
         )
     ),
     needs="funds, world",
-    disturbs=True,
 )
 async def a_facilitator_that_is_wrong(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -333,10 +327,11 @@ async def _require_moved(probe: Probe, payer: Wallet, how: str) -> None:
         raise Inconclusive(f"no settlement reached the world's facilitator ({how})")
 
 
-async def _let_in(probe: Probe, challenge: Challenge, header: str, how: str) -> None:
+async def _let_in(probe: Probe, challenge: Challenge, payer: Wallet, header: str, how: str) -> None:
     """Act as a payer without an answer: repeat the request, and resend the same header.
 
-    Fail, too, if the final answer is that the nonce was used: this payment itself has used it.
+    Fail, too, if the final answer is that the nonce was used: this payment itself has used it; and
+    unless the payer has paid once.
     """
     said = ""
 
@@ -355,6 +350,7 @@ async def _let_in(probe: Probe, challenge: Challenge, header: str, how: str) -> 
             what = f"{how}: the same header again, after {RETRIED_S} s"
             raise CheckFailed(what, "access to what was paid for", said) from unclear
         raise
+    await probe.world.expect_payments(payer, challenge.amount_base)
 
 
 async def _in_the_end(probe: Probe, is_let_in: Callable[[], Awaitable[bool]], how: str) -> None:

@@ -7,7 +7,7 @@ from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
 from x402sim.suite.service import expect
 from x402sim.suite.service.background import buy_late, turn_s
-from x402sim.suite.service.case import case, restart_case
+from x402sim.suite.service.case import case, paid_case, restart_case
 from x402sim.suite.service.control_api import eventually
 from x402sim.suite.service.probe import Probe
 
@@ -73,11 +73,10 @@ async def an_indexed_payment(probe: Probe) -> None:
     probe.observe("it does" if answer.has_content else f"it does not: {answer.summary}")
 
 
-@case(
+@paid_case(
     "3/indexed-status",
     title="After the indexer has run, a record has a block number and a status.",
     needs="funds, record",
-    pays=1,
     waits=turn_s,
     late=True,
     decisive=False,

@@ -94,7 +94,6 @@ async def an_expired_session_serves_nothing_more(probe: Probe) -> None:
     "3/expiry-refund",
     title="Exactly the unspent amount of an expired session is refunded.",
     needs=REFUNDED,
-    deposits="0.08",
     waits=_refunded_s,
     decisive="its end",
 )
@@ -131,7 +130,6 @@ async def nothing_ends_early(probe: Probe) -> None:
     "3/refund-once",
     title="A refunded session, claimed again, is neither served nor refunded again.",
     needs=REFUNDED,
-    deposits="0.04",
     waits=lambda setting: _refunded_s(setting) + EARLY_S,
 )
 async def what_was_refunded_stays_over(probe: Probe) -> None:

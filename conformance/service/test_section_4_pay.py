@@ -14,7 +14,7 @@ from x402sim.spec.ground import derived, explicit
 from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Challenge
 from x402sim.suite.service.case import case, fault_case, refusal_case, unpaid_case
-from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE, VERIFY, paid_to
+from x402sim.suite.service.control_api import NOT_SETTLED, SETTLE, VERIFY
 from x402sim.suite.service.inputs import examples, random_json
 from x402sim.suite.service.probe import Probe
 from x402sim.world.faults import Fault
@@ -277,8 +277,7 @@ async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
 )
 async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
     paid = await probe.buy()
-    wanted = paid_to(str(paid.challenge.requirements["payTo"]), paid.challenge.amount_base)
-    expect.transfers("transfers of the payer", await probe.world.payments(paid.payer), [wanted])
+    await probe.world.expect_paid("transfers of the payer", paid.challenge, paid.payer)
 
 
 @fault_case(

@@ -16,11 +16,10 @@ CLOCKS_AGREE_MS = 600_000
 """How far the target's clock may be from ours; seconds instead of milliseconds are further."""
 
 
-@case(
+@paid_case(
     "4.1/store-settled",
     title='After a settlement, the stored payment has status "settled".',
     needs="funds, record",
-    pays=1,
 )
 async def the_record_is_settled(probe: Probe) -> None:
     paid = await probe.buy()
@@ -116,7 +115,7 @@ async def everybody_gets_his_own_receipt(probe: Probe) -> None:
         expect.equal("different transactions for three payments", len(hashes), len(payments))
 
 
-@case(
+@paid_case(
     "4.1/receipt",
     title="The receipt's transaction is on the chain: a transfer of the amount to the payee.",
     ground=derived(
@@ -125,7 +124,6 @@ async def everybody_gets_his_own_receipt(probe: Probe) -> None:
         so="The returned transaction has executed the transfer.",
     ),
     needs="funds, observe chain",
-    pays=1,
 )
 async def the_transaction_of_the_receipt_is_the_payment(probe: Probe) -> None:
     paid = await probe.buy()

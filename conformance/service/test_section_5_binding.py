@@ -8,7 +8,7 @@ from x402sim.payer import core
 from x402sim.spec.ground import derived, ours
 from x402sim.suite.service import expect
 from x402sim.suite.service.answers import Paid, TargetAnswer, read_402
-from x402sim.suite.service.case import case, refusal_case, unpaid_case
+from x402sim.suite.service.case import refusal_case, unpaid_case
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.second import second_path
 from x402sim.suite.verdict import Inconclusive, NotApplicable
@@ -80,7 +80,7 @@ async def another_spelling_is_no_way_around(probe: Probe) -> None:
         expect.withheld(await _ask(probe, path))
 
 
-@case(
+@refusal_case(
     "5/resource-binding",
     title="The id of a deposit does not open the resource, also if its payer has bought that.",
     ground=derived(
@@ -88,9 +88,7 @@ async def another_spelling_is_no_way_around(probe: Probe) -> None:
         "5: An entitlement is valid only",
         so="The record that grants has the same id and resource: the payer is not enough.",
     ),
-    control="payment",
     needs="funds, sessions",
-    pays=1,
     deposits="0.02",
 )
 async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
@@ -102,12 +100,10 @@ async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
         expect.withheld(await _ask(probe, path, deposit))
 
 
-@case(
+@refusal_case(
     "5/resource-binding",
     title="If the list of agents costs money, its payment does not open another resource.",
-    control="payment",
     needs="funds, agents",
-    pays=1,
     decisive=False,
 )
 async def a_list_of_agents_does_not_open_the_quote(probe: Probe) -> None:

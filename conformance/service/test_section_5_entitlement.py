@@ -107,7 +107,7 @@ async def a_query_is_no_part_of_the_path(probe: Probe) -> None:
     endpoint, challenge = probe.target.protected, await probe.challenge()
     path = endpoint.path + ("&" if "?" in endpoint.path else "?") + "from=list"
     unpaid = await probe.ask(path=path)
-    if not unpaid.is_offer or read_402(unpaid).requirements.get("resource") != (
+    if unpaid.status != 402 or read_402(unpaid).requirements.get("resource") != (
         challenge.requirements.get("resource")
     ):
         raise NotApplicable(f"a request with a query asks for no such payment: {unpaid.summary}")
@@ -138,10 +138,9 @@ async def access_for_any_order(probe: Probe) -> None:
         expect.holds("no 402 for another order", answer.status != 402, answer.summary, answer.show)
 
 
-@case(
+@paid_case(
     "5/stored-records",
     title="Of two payments of one payer for one resource, each id grants access.",
-    needs="funds",
     pays=2,
 )
 async def each_payment_of_a_payer_opens_it(probe: Probe) -> None:
@@ -236,13 +235,11 @@ async def the_record_grants_without_the_cache(probe: Probe) -> None:
     expect.served(await probe.ask(payment_id=payment_id))
 
 
-@case(
+@fault_case(
     "5/stored-records",
     title=("After a restart, an id whose settlement was refused or failed still grants nothing."),
     ground=UNSETTLED,
-    control="payment",
     needs="world, restart",
-    disturbs=True,
 )
 async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None:
     forged, failed = await probe.challenge(), await probe.challenge(fresh=True)

@@ -1,19 +1,18 @@
 """Section 5, where the specification is silent: observations, which cannot fail."""
 
 from x402sim.spec.ground import silent
-from x402sim.suite.service.case import case
+from x402sim.suite.service.case import case, paid_case
 from x402sim.suite.service.probe import Probe
 
 MOST = 5
 """The most requests sent with a session for one or two."""
 
 
-@case(
+@paid_case(
     "5/precedence",
     title="Which proof counts when X-Payment-Id and X-Session-Id are both sent.",
     ground=silent("5: Precedence when both headers"),
     needs="funds, sessions",
-    pays=1,
     deposits="0.02",
 )
 async def both_proofs_at_once(probe: Probe) -> None:

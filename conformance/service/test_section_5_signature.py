@@ -69,11 +69,8 @@ async def _refused(probe: Probe, header: str, *texts: str, what: str) -> None:
     pays=9,
 )
 async def what_the_payer_has_not_signed_is_refused(probe: Probe) -> None:
-    challenge, payer, other = (
-        await probe.challenge(),
-        await probe.wallets.payer(),
-        await probe.wallets.payer(),
-    )
+    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    other = await probe.wallets.payer()
     for what, header in _forged(probe, challenge, payer, other):
         await _refused(probe, header, INVALID, what=what)
     header = probe.wallets.sign(challenge, payer)

@@ -12,7 +12,7 @@ from x402sim.suite.service.probe import Probe
 
 
 def _both(value: int) -> dict[str, Any]:
-    return {"requirements": {"maxAmountRequired": str(value)}, "value": value}
+    return {"sent": {"maxAmountRequired": str(value)}, "value": value}
 
 
 @refusal_case(
@@ -56,4 +56,4 @@ async def another_account_is_paid(probe: Probe) -> None:
         others.append(checksum(probe.wallets.network(await probe.challenge()).asset))
     for other in (payer.address, *others):
         await probe.expect_refused_if(payer, to=other)
-        await probe.expect_refused_if(payer, {"payTo": other}, to=other)
+        await probe.expect_refused_if(payer, sent={"payTo": other}, to=other)

@@ -204,11 +204,8 @@ async def a_new_id_resolves_it(probe: Probe) -> None:
     needs="world",
 )
 async def what_was_refused_has_not_paid(probe: Probe) -> None:
-    challenge, one, other = (
-        await probe.challenge(),
-        await probe.wallets.payer(),
-        await probe.wallets.payer(),
-    )
+    challenge, one = await probe.challenge(), await probe.wallets.payer()
+    other = await probe.wallets.payer()
     network = probe.wallets.network(challenge)
     elsewhere = replace(network, chain_id=network.chain_id + 1)
     refused = (
@@ -310,7 +307,7 @@ async def a_second_payment_after_a_lost_answer(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@case(
+@refusal_case(
     "7/payment-already-settled",
     title="After a restart, a paid payment id accepts no second payment.",
     ground=derived(
@@ -318,7 +315,6 @@ async def a_second_payment_after_a_lost_answer(probe: Probe) -> None:
         "4.1: Store the payment record",
         so="The payment is stored, so its id stays used after a restart.",
     ),
-    control="payment",
     needs="funds, restart",
     pays=2,
     decisive=False,
@@ -338,7 +334,6 @@ async def a_second_payment_after_a_restart(probe: Probe) -> None:
     "7/settlement-statuses",
     title="The HTTP status of each of the five texts.",
     ground=silent("7: HTTP status codes for these"),
-    level="MAY",
     needs="world",
 )
 async def statuses_of_the_settlement_errors(probe: Probe) -> None:

@@ -6,7 +6,7 @@ without proof of payment. A settlement may be refused with any status: section 7
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from x402sim.spec.ground import ours
@@ -15,10 +15,9 @@ from x402sim.suite.service.answers import TargetAnswer
 from x402sim.suite.service.case import paid_case, unpaid_case
 from x402sim.suite.service.inputs import (
     BODIES,
-    CONTENT_TYPES,
     LARGE,
     SentInput,
-    made_up,
+    bad_requests,
     quote,
     send_bad,
     sent,
@@ -68,15 +67,6 @@ def _shows_no_trace(answer: TargetAnswer, said: str) -> None:
     expect.holds(f"no stack trace for {said}", not shown, answer.summary, answer.show)
 
 
-def _spread(probe: Probe, inputs: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield each input with the settlement endpoint, and every second input with sessions', too."""
-    target = probe.target
-    for number, each in enumerate(inputs):
-        yield each, target.pay.path
-        if target.sessions.exists and number % 2:
-            yield each, target.sessions.path
-
-
 # --- bodies --------------------------------------------------------------------------
 
 
@@ -89,16 +79,13 @@ async def a_body_that_cannot_be_read(probe: Probe) -> None:
     for group in ("unreadable", "content types", "wrong types", "made up"):
         for each in await sent(probe, group):
             _stood(each)
-    for name, path in _spread(probe, BODIES):
-        _stood(await send_bad(probe, name, "POST", path, content=BODIES[name]))
-    for kind, path in _spread(probe, CONTENT_TYPES):
-        headers, said = {"Content-Type": kind}, f"Content-Type {kind!r}"
-        content = b'{"pair": "A-B"}'
-        _stood(await send_bad(probe, said, "POST", path, content=content, headers=headers))
-    bodies = {f"the body {quote(content[:80])}": content for content in made_up(8)}
-    for said, path in _spread(probe, bodies):
-        _stood(await send_bad(probe, said, "POST", path, content=bodies[said]))
     sessions = probe.target.sessions
+    paths = [probe.target.pay.path, *([sessions.path] if sessions.exists else [])]
+    for group in ("unreadable", "content types", "made up"):
+        for number, (label, content, headers) in enumerate(bad_requests(group, {"pair": "A-B"})):
+            for path in paths[: 1 + number % 2]:
+                bad = await send_bad(probe, label, "POST", path, content=content, headers=headers)
+                _stood(bad)
     if sessions.exists:
         for name, body in twisted({"maxSpend": "0.02", "duration": sessions.duration}):
             _stands(await probe.send("POST", sessions.path, json=body), name)

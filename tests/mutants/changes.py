@@ -150,9 +150,20 @@ def altered(message: Any, **changes: Any) -> Any:
     return (msgspec.structs.replace if is_message else replace)(message, **changes)
 
 
-def into(place: str) -> Callable[[Any], Change]:
-    """Put a wrapper around a collaborator of the service, or a function in place of a method."""
+def into(place: str, *states: Callable[[], Any]) -> Callable[[Any], Change]:
+    """Put a wrapper around a collaborator of the service, or a function in place of a method.
+
+    The function gets a new state of each kind for each world, before its other arguments.
+    """
     part, _, method = place.partition(".")
-    if method:
-        return lambda function: overriding(part, **{method: function})
-    return lambda wrapper: collaborator(**{part: wrapper})
+    if not method:
+        return lambda wrapper: collaborator(**{part: wrapper})
+
+    def changing(function: Any) -> Change:
+        def change(world: World) -> World:
+            made = [state() for state in states]
+            return overriding(part, **{method: lambda *of: function(*made, *of)})(world)
+
+        return change
+
+    return changing

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.mutants.changes import Change, overriding
 from tests.mutants.messages import Answer, Request, Serve, answer
-from tests.mutants.middleware import at, middleware
+from tests.mutants.middleware import at
 from tests.mutants.mutant import Kind
 from tests.mutants.payments import (
     ALREADY_SETTLED,
@@ -20,10 +20,9 @@ from tests.mutants.payments import (
     OtherIds,
     authorization,
     free,
-    unlocked,
+    opening,
     with_id,
 )
-from tests.mutants.session import Budgets, another, is_session, sessions
 from x402sim import World
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.header import PresentedPayment, present
@@ -193,16 +192,6 @@ class AtWork:
             self._count[key] -= 1
 
 
-async def compared_too_early(service: Service, request: Request, serve: Serve) -> Answer:
-    """Serve a session that had enough left a moment ago."""
-    session_id, price_base = request.session_id, service.env.quote_price_base
-    if not service.store.sessions.has_budget(session_id, price_base, service.clock.now_ms()):
-        return await serve(request)
-    await service.clock.sleep(PAUSE_S)
-    reply = await serve(request)
-    return await serve(free(request)) if reply.status == 402 else reply
-
-
 # --- the defects ---
 
 
@@ -243,42 +232,15 @@ async def authorizations_side_by_side(
         return reply
 
 
-async def debits_overwrite(
-    at_work: AtWork, service: Service, request: Request, serve: Serve
-) -> Answer:
-    """Debit one of the requests sent at once."""
-    session_id = request.session_id
-    if service.store.sessions.get(session_id) is None:
+@concurrency.defect("budget-asked-too-early", "5/session-debit", opening(QUOTE))
+async def compared_too_early(service: Service, request: Request, serve: Serve) -> Answer:
+    """The budget is compared first and debited later: requests sent at once overdraw it."""
+    session_id, price_base = request.session_id, service.env.quote_price_base
+    if not service.store.sessions.has_budget(session_id, price_base, service.clock.now_ms()):
         return await serve(request)
-    with at_work.on(session_id) as is_second:
-        await service.clock.sleep(PAUSE_S)
-        return await serve(free(request) if is_second else request)
-
-
-concurrency("debits-overwrite-each-other", "5/session-debit",
-    "Released is read, raised and written back: of requests sent at once one is debited.",
-    unlocked, at(QUOTE, AtWork)(debits_overwrite))  # fmt: skip
-concurrency("budget-asked-too-early", "5/session-debit",
-    "The budget is compared first and debited later: requests sent at once overdraw it.", unlocked,
-    middleware(compared_too_early, QUOTE))  # fmt: skip
-
-
-@concurrency.defect("two-sessions-side-by-side", "3/deposit-makes-session")
-def sessions_side_by_side(world: World) -> World:
-    """A paid request sent several times at once opens a session each time."""
-    made: list[str] = []
-
-    async def claimed(
-        service: Service, budgets: Budgets, request: Request, reply: Answer
-    ) -> Answer:
-        payment_id = request.headers["x-payment-id"]
-        if not is_session(reply) or payment_id in made:
-            return reply
-        await service.clock.sleep(PAUSE_S)
-        made.append(payment_id)
-        return another(budgets, reply)
-
-    return sessions(claimed)(world)
+    await service.clock.sleep(PAUSE_S)
+    reply = await serve(request)
+    return await serve(free(request)) if reply.status == 402 else reply
 
 
 @concurrency.defect("receipts-are-mixed-up", "4.1/receipt", at(PAY, lambda: [""]))
@@ -292,24 +254,6 @@ async def mixed_up(last: list[str], service: Service, request: Request, serve: S
         return reply
     shown = {"paymentId": last[0], "txHash": str(stored.tx_hash)}
     return answer(200, {**reply.json, **shown})
-
-
-@concurrency.defect(
-    "two-payers-side-by-side", "7/payment-already-settled", at(PAY, AtWork, OtherIds, dict)
-)
-async def payers_side_by_side(
-    at_work: AtWork, ids: OtherIds, payers: dict[str, bytes],
-    _: Service, request: Request, serve: Serve,
-) -> Answer:  # fmt: skip
-    """Payments of two payers for one payment id, sent at once, are both settled."""
-    auth, payment_id = request.authorization, request.field("paymentId")
-    payer = bytes(auth.from_) if auth else b""
-    is_other = payers.setdefault(payment_id, payer) != payer
-    with at_work.on(payment_id) as is_second:
-        reply = await serve(request)
-        if is_second and is_other and reply.error == ALREADY_SETTLED:
-            return await ids.settled_anew(request, serve)
-        return reply
 
 
 @concurrency.defect("access-for-the-last-of-a-payer", "4.1/receipt", at("/", AtWork, dict, set))

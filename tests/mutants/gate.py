@@ -250,8 +250,6 @@ binding("less-is-enough", "2.1/amount",
 binding("more-is-welcome", "2.1/amount",
     "Requirements with a larger amount than was issued are taken.",
     amounts(lambda sent, issued: sent >= issued))  # fmt: skip
-binding("one-percent-less", "2.1/amount", "Amounts may differ by one percent.",
-    amounts(lambda sent, issued: abs(sent / issued - 1) <= 0.01))  # fmt: skip
 binding("payee-by-its-beginning", "2.1/pay-to", "Only the first letters of payTo are compared.",
     settlement_rule("2.1/pay-to", lambda case:
         case.requirements.pay_to.lower()[:10] == case.issued.pay_to.lower()[:10]))  # fmt: skip

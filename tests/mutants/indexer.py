@@ -5,9 +5,7 @@ from typing import Any
 from tests.mutants.changes import Wrapper, altered, into, overriding, setting
 from tests.mutants.middleware import answers
 from tests.mutants.mutant import Kind
-from tests.mutants.reconciliation import FAR_S
 from tests.mutants.settlement import RECORD
-from x402sim import World
 from x402sim.protocol.crypto import parse_address
 from x402sim.service.policies import Reputation
 from x402sim.service.state import Service
@@ -36,17 +34,6 @@ async def unknown_is_in(it: Any, tx_hash: str) -> OnChain | None:
     return found or await as_recorded(it.service, tx_hash, 0)
 
 
-class Settled(Wrapper):
-    """A store that remembers what was settled, the newest first."""
-
-    settled: tuple[int, ...] = ()
-
-    def mark_settled(self, attempt: int, *of: Any) -> bool:
-        is_settled: bool = self.inner.mark_settled(attempt, *of)
-        self.settled = (attempt, *self.settled) if is_settled else self.settled
-        return is_settled
-
-
 looks_once = overriding("payments", shallow=lambda it, _: [])
 """A store in which every block is deep, so that nothing is looked at again."""
 
@@ -67,19 +54,16 @@ indexer("batch-of-a-thousand", "8/indexer-batch", "A run takes a thousand record
     setting(indexer_batch=1000))  # fmt: skip
 
 
-@indexer.defect("asks-again", "8/indexer-query", into("payments"))
-class AsksAgain(Settled):
-    """The newest record is asked for again, though it has a block."""
-
-    def unindexed(self, limit: int) -> list[Any]:
-        batch = list(self.inner.unindexed(limit))
-        newest = {*self.settled[:1]} - {stored.number for stored in batch}
-        return [*map(self.inner.attempt, newest), *batch][:limit]
-
-
 @indexer.defect("asks-for-all-again", "8/indexer-query", into("payments"))
-class AsksForAllAgain(Settled):
+class AsksForAllAgain(Wrapper):
     """Every run takes the newest records, although they have a block."""
+
+    settled: tuple[int, ...] = ()
+
+    def mark_settled(self, attempt: int, *of: Any) -> bool:
+        is_settled: bool = self.inner.mark_settled(attempt, *of)
+        self.settled = (attempt, *self.settled) if is_settled else self.settled
+        return is_settled
 
     def unindexed(self, limit: int) -> list[Any]:
         return [self.inner.attempt(attempt) for attempt in self.settled[:limit]]
@@ -101,29 +85,6 @@ class NextBlock(Wrapper):
 indexer("unknown-is-block-zero", "8/indexer-query",
     "A transaction that the explorer does not know yet is stored in block 0.",
     overriding("explorer", transaction=unknown_is_in), looks_once)  # fmt: skip
-
-
-@indexer.defect("unknown-is-failed", "8/indexer-query")
-def unknown_has_failed(world: World) -> World:
-    """A payment that the explorer does not know yet has failed: who has paid is kept out."""
-    unknown: set[str] = set()
-
-    async def transaction(it: Any, tx_hash: str) -> OnChain:
-        """Find such a transaction in block 0, where it did nothing."""
-        found = await it.inner.transaction(tx_hash)
-        if found is None:
-            unknown.add(tx_hash)
-        return found or OnChain(block_number=0, succeeded=False)
-
-    async def nonce_state(it: Any, *of: Any) -> Any:
-        """Say of a nonce that was used in one of them that its time is over, unused."""
-        state = await it.inner.nonce_state(*of)
-        if state.use is None or state.use.tx_hash not in unknown:
-            return state
-        return altered(state, is_used=False, use=None, head_s=FAR_S)
-
-    unread = overriding("explorer", transaction=transaction)
-    return overriding("rpc", nonce_state=nonce_state)(unread(world))
 
 
 @indexer.defect("one-failure-ends-the-run", "8/indexer-query", into("explorer.transaction"))

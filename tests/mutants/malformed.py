@@ -212,9 +212,6 @@ error("settled-in-other-words", "7/payment-already-settled",
 error("two-texts-exchanged", "7/nonce-already-used 7/payment-already-settled",
     "The texts for a used nonce and a used payment id are exchanged.",
     texts({NONCE_USED: ALREADY_SETTLED, ALREADY_SETTLED: NONCE_USED}))  # fmt: skip
-error("late-is-a-bad-signature", "7/authorization-expired",
-    'The error of a late authorization is "Invalid signature".',
-    texts({EXPIRED: INVALID_SIGNATURE}))  # fmt: skip
 error("one-text-for-all", ALL_TEXTS, 'The error of every refusal is "Payment failed".',
     refused(answer(400, {"error": "Payment failed"})))  # fmt: skip
 error("refused-with-200", ALL_TEXTS, "A refusal is a 200 with success false.", refused(None),

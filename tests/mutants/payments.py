@@ -8,7 +8,7 @@ import msgspec
 
 from tests.mutants.changes import Change, all_of, overriding
 from tests.mutants.messages import Answer, Request, Serve
-from tests.mutants.middleware import middleware
+from tests.mutants.middleware import Handler, middleware
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import present
 from x402sim.protocol.refusals import Refusal
@@ -69,10 +69,15 @@ unlocked = overriding("entitlements", grants=lambda it, payment_id, *of: (
 """A cache with one entitlement for everything."""
 
 
+def opening(path: str) -> Callable[[Handler], Change]:
+    """Let a handler deal with the requests for this path, and let in whom it makes `free`."""
+    return lambda handler: all_of(unlocked, middleware(handler, path))
+
+
 def let_in(path: str, when: Callable[[Service, Request], bool]) -> Change:
     """Let some requests for this path pass the gate without payment."""
 
     async def handler(service: Service, request: Request, serve: Serve) -> Answer:
         return await serve(free(request) if when(service, request) else request)
 
-    return all_of(unlocked, middleware(handler, path))
+    return opening(path)(handler)

@@ -61,24 +61,6 @@ def lost_is_failed(when: Callable[[OutcomeUnknown, PresentedPayment], bool]) -> 
     )
 
 
-def found_makes_no_session(world: World) -> World:
-    """Open sessions for the payments only whose answer came."""
-    found: set[str] = set()
-
-    async def nonce_state(it: Any, *of: Any) -> Any:
-        """Note the transactions that the chain is asked for."""
-        state = await it.inner.nonce_state(*of)
-        if state.use is not None:
-            found.add(state.use.tx_hash)
-        return state
-
-    def mark_settled(it: Any, attempt: int, tx_hash: str, session: Any) -> bool:
-        return bool(it.inner.mark_settled(attempt, tx_hash, None if tx_hash in found else session))
-
-    opens = overriding("payments", mark_settled=mark_settled)
-    return overriding("rpc", nonce_state=nonce_state)(opens(world))
-
-
 class Transfers(tuple[Any, ...]):
     """Transfers that are compared in another way."""
 
@@ -128,19 +110,15 @@ async def lost_is_settled(it: Any, payment: PresentedPayment, requirements: Any)
         return made_up(payment)
 
 
-@reconciliation.defect("pending-is-settled", "4.1/settle-on-chain")
-def pending_is_settled(world: World) -> World:
+@reconciliation.defect("pending-is-settled", "4.1/settle-on-chain", into("facilitator.settle"))
+async def pending_is_settled(it: Any, payment: PresentedPayment, requirements: Any) -> Any:
     """A settlement that the facilitator calls pending is granted, as there is a hash."""
-
-    async def settle(it: Any, payment: PresentedPayment, requirements: Any) -> Any:
-        try:
-            return await it.inner.settle(payment, requirements)
-        except OutcomeUnknown as lost:
-            if re.match("the facilitator answered .*pending", str(lost)):
-                return made_up(payment)
-            raise
-
-    return overriding("facilitator", settle=settle)(world)
+    try:
+        return await it.inner.settle(payment, requirements)
+    except OutcomeUnknown as lost:
+        if re.match("the facilitator answered .*pending", str(lost)):
+            return made_up(payment)
+        raise
 
 
 reconciliation("internal-error-is-a-failure", "kit/3/pending-resolved",
@@ -175,26 +153,36 @@ def false_takes_the_claim(world: World) -> World:
     return lost_is_failed(is_second)(claims(world))
 
 
-@reconciliation.defect("busy-node-is-a-no", "kit/3/pending-resolved")
-def busy_is_a_no(world: World) -> World:
+@reconciliation.defect("busy-node-is-a-no", "kit/3/pending-resolved", into("rpc.nonce_state", set))
+async def busy_is_a_no(given_up: set[bytes], it: Any, authorizer: Any, nonce: bytes) -> Any:
     """A payment is given up once a node has answered with an error instead of its nonce's state."""
-    given_up: set[bytes] = set()
-
-    async def nonce_state(it: Any, authorizer: Any, nonce: bytes) -> Any:
-        """Say for ever what an error was taken for: the nonce is unused, and its time is over."""
-        try:
-            state = await it.inner.nonce_state(authorizer, nonce)
-        except JsonRpcError:
-            state = NonceState(height=0, head_s=FAR_S, is_used=False, use=None)
-            given_up.add(nonce)
-        return altered(state, is_used=False, head_s=FAR_S) if nonce in given_up else state
-
-    return overriding("rpc", nonce_state=nonce_state)(world)
+    try:
+        state = await it.inner.nonce_state(authorizer, nonce)
+    except JsonRpcError:  # taken for ever for an unused nonce whose time is over
+        state = NonceState(height=0, head_s=FAR_S, is_used=False, use=None)
+        given_up.add(nonce)
+    return altered(state, is_used=False, head_s=FAR_S) if nonce in given_up else state
 
 
-reconciliation("lost-deposit-makes-no-session", "kit/3/pending-resolved",
-    "A deposit whose answer was lost is found on the chain, and no session comes of it.",
-    found_makes_no_session)  # fmt: skip
+@reconciliation.defect("lost-deposit-makes-no-session", "kit/3/pending-resolved")
+def found_makes_no_session(world: World) -> World:
+    """A deposit whose answer was lost is found on the chain, and no session comes of it."""
+    found: set[str] = set()
+
+    async def nonce_state(it: Any, *of: Any) -> Any:
+        """Note the transactions that the chain is asked for."""
+        state = await it.inner.nonce_state(*of)
+        if state.use is not None:
+            found.add(state.use.tx_hash)
+        return state
+
+    def mark_settled(it: Any, attempt: int, tx_hash: str, session: Any) -> bool:
+        return bool(it.inner.mark_settled(attempt, tx_hash, None if tx_hash in found else session))
+
+    opens = overriding("payments", mark_settled=mark_settled)
+    return overriding("rpc", nonce_state=nonce_state)(opens(world))
+
+
 reconciliation("used-is-paid", "5/nonce-once", "A nonce that was cancelled counts as paid.",
     counts_as_paid(lambda wanted, moved: True, canceled=True))  # fmt: skip
 reconciliation("any-transfer-counts", "kit/3/pending-resolved",

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -24,6 +25,7 @@ from tests.mutants.payments import (
     INVALID_SIGNATURE,
     free,
     let_in,
+    opening,
     unlocked,
 )
 from tests.mutants.required import dearer
@@ -126,58 +128,7 @@ def two_digits(request: Request) -> Request:
     return request.sending({**request.json, "maxSpend": max_spend[: max_spend.find(".") + 3]})
 
 
-def without_deposit(_: Request, reply: Answer) -> Answer:
-    """Answer a request for a session with one, instead of a 402."""
-    return answer(201, {"sessionId": "session_" + "0" * 40}) if reply.status == 402 else reply
-
-
 # --- budgets -------------------------------------------------------------------------
-
-
-async def budget_of_the_body(_: Service, budgets: Budgets, asked: Request, reply: Answer) -> Answer:
-    """Let a session have the maxSpend of the repeated request."""
-    if is_session(reply):
-        amount_base = to_base(asked.field("maxSpend"), 6)
-        if amount_base > int(reply.json["deposited"]):
-            budgets.open(reply.json["sessionId"], amount_base)
-        else:
-            budgets.pop(reply.json["sessionId"], None)  # it is the service's again
-    return reply
-
-
-async def one_more(_: Service, budgets: Budgets, __: Request, reply: Answer) -> Answer:
-    """Open one more session from the same deposit."""
-    return another(budgets, reply) if is_session(reply) else reply
-
-
-def another(budgets: Budgets, reply: Answer) -> Answer:
-    """Return a new session with the budget that the one in an answer had at first."""
-    session_id = f"{reply.json['sessionId']}_{len(budgets)}"
-    return answer(reply.status, budgets.open(session_id, int(reply.json["deposited"])))
-
-
-async def any_payment(service: Service, budgets: Budgets, asked: Request, reply: Answer) -> Answer:
-    """Open a session with the budget of the 402, if its payment id has paid for anything."""
-    stored = service.store.payments.get(asked.headers["x-payment-id"])
-    if reply.status != 402 or stored is None or stored.status != "settled":
-        return reply
-    amount = reply.json["paymentRequirements"]["maxAmountRequired"]
-    session_id = f"session_{len(budgets)}_{stored.payment_id}"
-    return answer(201, budgets.open(session_id, int(amount)))
-
-
-async def fifty_tokens(_: Service, budgets: Budgets, __: Request, reply: Answer) -> Answer:
-    """Let a session have 50.00, whatever was deposited."""
-    if is_session(reply) and reply.json["sessionId"] not in budgets:
-        budgets.open(reply.json["sessionId"], 50 * TOKEN)
-    return reply
-
-
-async def back_to_life(_: Service, budgets: Budgets, __: Request, reply: Answer) -> Answer:
-    """Let an expired session be spent again."""
-    if is_session(reply) and reply.json["status"] != "active":
-        budgets.open(reply.json["sessionId"], int(reply.json["remaining"]))
-    return reply
 
 
 def sess(change: Callable[[str], str]) -> Callable[[Request], Request]:
@@ -188,14 +139,6 @@ def sess(change: Callable[[str], str]) -> Callable[[Request], Request]:
         return request if session_id is None else request.having(x_session_id=change(session_id))
 
     return changed
-
-
-async def without_end(service: Service, request: Request, serve: Serve) -> Answer:
-    """Serve a session once more although its budget is spent."""
-    reply = await serve(request)
-    found = service.store.sessions.get(request.session_id)
-    is_spent = reply.status == 402 and found is not None and found.status == "active"
-    return await serve(free(request)) if is_spent else reply
 
 
 def of_the_market(it: Any, resource: str, amount_base: int, *of: Any) -> Any:
@@ -257,19 +200,54 @@ session("deposit-may-be-less", "2.1/amount",
 session("message-of-a-quote", "2.2/body",
     "The message of a deposit's 402 states the price of a quote.",
     answers(402, SESSIONS, lambda it: it.update(message="Payment of 10000 base units is required")))  # fmt: skip
-session("no-deposit", "4.4/deposit-402", "A session is given without a deposit.",
-    replies(SESSIONS, without_deposit))  # fmt: skip
-session("budget-by-the-repeated-body", "5/session-debit",
-    "The budget is the maxSpend of the repeated request, not what was deposited.",
-    sessions(budget_of_the_body))  # fmt: skip
-session("budget-of-fifty", "3/deposit-makes-session", "Every session has 50.00, whatever was paid.",
-    sessions(fifty_tokens))  # fmt: skip
-session("a-session-each-time", "3/deposit-makes-session",
-    "Every repetition of the paid request opens one more session from the same deposit.",
-    sessions(one_more))  # fmt: skip
-session("any-payment-funds-a-session", "3/deposit-makes-session",
-    "The payment of a quote opens a session with the budget the body asks for.",
-    sessions(any_payment))  # fmt: skip
+
+
+@session.defect("no-deposit", "4.4/deposit-402", partial(replies, SESSIONS))
+def without_deposit(_: Request, reply: Answer) -> Answer:
+    """A session is given without a deposit."""
+    return answer(201, {"sessionId": "session_" + "0" * 40}) if reply.status == 402 else reply
+
+
+@session.defect("budget-by-the-repeated-body", "5/session-debit", sessions)
+async def budget_of_the_body(_: Service, budgets: Budgets, asked: Request, reply: Answer) -> Answer:
+    """The budget is the maxSpend of the repeated request, not what was deposited."""
+    if is_session(reply):
+        amount_base = to_base(asked.field("maxSpend"), 6)
+        if amount_base > int(reply.json["deposited"]):
+            budgets.open(reply.json["sessionId"], amount_base)
+        else:
+            budgets.pop(reply.json["sessionId"], None)  # it is the service's again
+    return reply
+
+
+@session.defect("budget-of-fifty", "3/deposit-makes-session", sessions)
+async def fifty_tokens(_: Service, budgets: Budgets, __: Request, reply: Answer) -> Answer:
+    """Every session has 50.00, whatever was paid."""
+    if is_session(reply) and reply.json["sessionId"] not in budgets:
+        budgets.open(reply.json["sessionId"], 50 * TOKEN)
+    return reply
+
+
+@session.defect("a-session-each-time", "3/deposit-makes-session", sessions)
+async def one_more(_: Service, budgets: Budgets, __: Request, reply: Answer) -> Answer:
+    """Every repetition of the paid request opens one more session from the same deposit."""
+    if not is_session(reply):
+        return reply
+    session_id = f"{reply.json['sessionId']}_{len(budgets)}"
+    return answer(reply.status, budgets.open(session_id, int(reply.json["deposited"])))
+
+
+@session.defect("any-payment-funds-a-session", "3/deposit-makes-session", sessions)
+async def any_payment(service: Service, budgets: Budgets, asked: Request, reply: Answer) -> Answer:
+    """The payment of a quote opens a session with the budget the body asks for."""
+    stored = service.store.payments.get(asked.headers["x-payment-id"])
+    if reply.status != 402 or stored is None or stored.status != "settled":
+        return reply
+    amount = reply.json["paymentRequirements"]["maxAmountRequired"]
+    session_id = f"session_{len(budgets)}_{stored.payment_id}"
+    return answer(201, budgets.open(session_id, int(amount)))
+
+
 session("ids-are-called-sess", "2.6/id-prefix", "Session ids begin with sess_.",
     requests(QUOTE, sess(lambda it: it.replace("sess_", "session_", 1))),
     answers(None, SESSIONS, lambda it: it.update(
@@ -304,9 +282,13 @@ def in_floats(it: Any, session_id: str, amount_base: int, *of: Any) -> Any:
     return it.inner.debit(session_id, amount_base, *of)
 
 
-session("budget-without-end", "5/session-debit",
-    "A session is served however little is left of its budget.", unlocked,
-    middleware(without_end, QUOTE))  # fmt: skip
+@session.defect("budget-without-end", "5/session-debit", opening(QUOTE))
+async def without_end(service: Service, request: Request, serve: Serve) -> Answer:
+    """A session is served however little is left of its budget."""
+    reply = await serve(request)
+    found = service.store.sessions.get(request.session_id)
+    is_spent = reply.status == 402 and found is not None and found.status == "active"
+    return await serve(free(request)) if is_spent else reply
 
 
 @session.defect("never-debited", "5/session-debit", into("sessions.debit"))
@@ -315,14 +297,6 @@ def never_debits(it: Any, session_id: str, amount_base: int, _: str, now_ms: int
     if not it.inner.has_budget(session_id, amount_base, now_ms):
         return None
     return it.inner.get(session_id).released
-
-
-@session.defect("debited-by-half", "5/session-debit", into("sessions.debit"))
-def debits_half(it: Any, session_id: str, amount_base: int, resource: str, now_ms: int) -> Any:
-    """A served request raises released by half its price."""
-    if not it.inner.has_budget(session_id, amount_base, now_ms):
-        return None
-    return it.inner.debit(session_id, amount_base // 2, resource, now_ms)
 
 
 session("debited-twice", "5/session-condition",
@@ -356,18 +330,14 @@ session("short-is-debited-twice", "5/session-debit",
     debited_twice(lambda order: order.get("side") == "short"))  # fmt: skip
 
 
-@session.defect("small-orders-are-not-debited", "5/session-debit")
-def small_orders(world: World) -> World:
+@session.defect("small-orders-are-not-debited", "5/session-debit", opening(QUOTE))
+async def small_orders(service: Service, request: Request, serve: Serve) -> Answer:
     """A session is not debited for an order of less than 10 dollars."""
-
-    async def handler(service: Service, request: Request, serve: Serve) -> Answer:
-        order, session_id = request.json, request.session_id
-        found = service.store.sessions.get(session_id)
-        is_small = isinstance(order, dict) and order.get("sizeUsd", 10) in range(1, 10)
-        is_open = found is not None and found.status == "active" and found.remaining > 0
-        return await serve(free(request) if is_small and is_open else request)
-
-    return all_of(unlocked, middleware(handler, QUOTE))(world)
+    order, session_id = request.json, request.session_id
+    found = service.store.sessions.get(session_id)
+    is_small = isinstance(order, dict) and order.get("sizeUsd", 10) in range(1, 10)
+    is_open = found is not None and found.status == "active" and found.remaining > 0
+    return await serve(free(request) if is_small and is_open else request)
 
 
 @session.defect("another-path-is-not-debited", "5/session-debit", into("sessions.debit"))
@@ -471,9 +441,16 @@ session("expires-at-once", "3/expiry-refund",
     "The duration is taken for milliseconds, so a session ends before it is spent.",
     decision(duration_unit_s=0.001),
     broad="no session lives long enough for the checks of sessions")  # fmt: skip
-session("comes-back-to-life", "3/refund-once",
-    "Repeating the paid request renews an expired session, although it was refunded.",
-    sessions(back_to_life))  # fmt: skip
+
+
+@session.defect("comes-back-to-life", "3/refund-once", sessions)
+async def back_to_life(_: Service, budgets: Budgets, __: Request, reply: Answer) -> Answer:
+    """Repeating the paid request renews an expired session, although it was refunded."""
+    if is_session(reply) and reply.json["status"] != "active":
+        budgets.open(reply.json["sessionId"], int(reply.json["remaining"]))
+    return reply
+
+
 session("never-expires", "3/expiry-refund", "The duration is taken a thousand times too long.",
     decision(duration_unit_s=1000))  # fmt: skip
 session("never-refunded", "3/expiry-refund",
@@ -486,40 +463,22 @@ session("whole-deposit-refunded", "3/expiry-refund",
         for due in it.inner.refunds_due(*of)]))  # fmt: skip
 
 
-@session.defect("one-refund-for-each-payer", "3/expiry-refund")
-def owes_each_payer_once(world: World) -> World:
+@session.defect("one-refund-for-each-payer", "3/expiry-refund", into("sessions.refunds_due", dict))
+def owes_each_payer_once(kept: dict[str, str], it: Any, *of: Any) -> list[Any]:
     """Refunds are kept by the payer's address: of two sessions of a payer, one is refunded."""
-    kept: dict[str, str] = {}
-
-    def refunds_due(it: Any, *of: Any) -> list[Any]:
-        due = it.inner.refunds_due(*of)
-        return [
-            each
-            for each in due
-            if kept.setdefault(each.to_address, each.session_id) == each.session_id
-        ]
-
-    return overriding("sessions", refunds_due=refunds_due)(world)
+    return [
+        each
+        for each in it.inner.refunds_due(*of)
+        if kept.setdefault(each.to_address, each.session_id) == each.session_id
+    ]
 
 
-@session.defect("refund-given-up", "3/refund-once")
-def owes_until_it_has_failed(world: World) -> World:
+@session.defect("refund-given-up", "3/refund-once", into("sessions.refunds_due", Counter))
+def owes_until_it_has_failed(attempts: Counter[str], it: Any, *of: Any) -> list[Any]:
     """A refund that the facilitator has not made in five attempts is given up."""
-    attempts: Counter[str] = Counter()
-
-    def refunds_due(it: Any, *of: Any) -> list[Any]:
-        due = it.inner.refunds_due(*of)
-        attempts.update(each.session_id for each in due)
-        return [each for each in due if attempts[each.session_id] <= 5]
-
-    return overriding("sessions", refunds_due=refunds_due)(world)
-
-
-@session.defect("refunded-to-the-merchant", "3/expiry-refund", into("sessions.refunds_due"))
-def owes_the_merchant(it: Any, *of: Any) -> list[Any]:
-    """The refund goes to the merchant's own wallet."""
-    wallet = checksum(it.service.env.wallet)
-    return [altered(due, to_address=wallet) for due in it.inner.refunds_due(*of)]
+    due = it.inner.refunds_due(*of)
+    attempts.update(each.session_id for each in due)
+    return [each for each in due if attempts[each.session_id] <= 5]
 
 
 @session.defect("refunded-twice", "3/refund-once", into("facilitator"))
@@ -532,25 +491,6 @@ class RefundsTwice(Refunds):
         if again is not None:
             await self.inner.settle(again, requirements)
         return outcome
-
-
-@session.defect("refunded-again-after-a-lost-answer", "3/refund-once", into("facilitator"))
-class RefundsWithANewNonce(Refunds):
-    """A refund is signed anew at its first attempt, with another nonce, and so paid twice.
-
-    The second attempt is as it should be: a refund that the service never finds on the chain is
-    paid until the wallet is empty, and then asked for every five minutes of every virtual day.
-    """
-
-    def __init__(self, *of: Any) -> None:
-        super().__init__(*of)
-        self._attempts: Counter[bytes] = Counter()
-
-    async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
-        nonce = payment.authorization.nonce if payment.authorization else b""
-        self._attempts[nonce] += 1
-        signed = self._signed(payment, keccak256(nonce)) if self._attempts[nonce] == 1 else None
-        return await self.inner.settle(signed or payment, requirements)
 
 
 session("quotes-of-sessions-have-no-venue", "4.2/quote",

@@ -20,11 +20,10 @@ from x402sim.suite.service.target import Indexer, Target
 SEEN = (
     "requirements-live-for-ever", "requirements-end-early", "payments-are-forgotten",
     "served-after-expiry", "expires-at-once", "never-expires", "never-refunded",
-    "whole-deposit-refunded", "refunded-to-the-merchant", "one-refund-for-each-payer",
-    "refunded-twice", "refunded-again-after-a-lost-answer", "comes-back-to-life",
+    "whole-deposit-refunded", "one-refund-for-each-payer", "refunded-twice", "comes-back-to-life",
     "sessions-in-memory", "never-runs", "runs-every-hour", "runs-all-the-time", "never-asks",
     "oldest-first", "batch-of-a-thousand", "asks-for-all-again", "one-failure-ends-the-run",
-    "unknown-is-block-zero", "unknown-is-failed", "next-block", "reputation-stays",
+    "unknown-is-block-zero", "next-block", "reputation-stays",
 )  # fmt: skip
 """Defects that need time: the checks of their clauses see them by waiting for it."""
 EVERY_DAY = {"requirements-end-early", "never-refunded", "sessions-in-memory", "runs-every-hour"}

@@ -25,49 +25,50 @@ from x402sim.suite.verdict import CheckFailed, Skipped
 from x402sim.world.faults import Fault
 
 OURS = World(seed=1)
-MINUTES_S = 300
+
+
+def acting(
+    written: list[str], name: str, clause: str, *steps: float | str, **how: Any
+) -> ServiceCase:
+    """Return a case that writes its name; waits for so many seconds, or restarts; and writes each."""
+    waits_s = [each for each in steps if not isinstance(each, str)]
+
+    async def run(probe: Probe) -> None:
+        written.append(name)
+        for step in steps:
+            begun_s = probe.clock.now()
+            if isinstance(step, str):
+                await probe.restart()
+            else:
+                await probe.wait(step)
+                assert step <= probe.clock.now() - begun_s < step + 1
+            written.append(f"{name}, {step}")
+
+    return case(clause, run, **({"waits": lambda _: sum(waits_s)} if waits_s else {}), **how)
 
 
 def diary(has_clock: bool, **options: Any) -> tuple[list[str], list[Result]]:
-    """Run a check that waits before two that do not; return what was written, and the results."""
+    """Run a check that waits before one that does not; return what was written, and the results."""
     written: list[str] = []
-
-    async def waits(probe: Probe) -> None:
-        begun_s = probe.clock.now()
-        written.append("it begins")
-        await probe.wait(MINUTES_S)
-        took_s = probe.clock.now() - begun_s
-        assert MINUTES_S <= took_s < MINUTES_S + 1
-        written.append("it goes on")
-
-    waits = case("2.1/amount", waits, waits=lambda setting: MINUTES_S)
-
-    async def acts(probe: Probe) -> None:
-        written.append("another begins")
-        await probe.clock.sleep(0.5)
-        written.append("another ends")
-
-    acts = case("2.1/asset", acts)
-
-    results = judge(OURS, checks=[waits, acts], has_clock=has_clock, **options)
-    return written, results
+    checks = [acting(written, "it", "2.1/amount", 300), acting(written, "another", "2.1/asset")]
+    return written, judge(OURS, checks=checks, has_clock=has_clock, **options)
 
 
 def test_where_no_clock_turns_a_check_that_waits_runs_beside_the_others() -> None:
     written, results = diary(has_clock=False)
-    assert written == ["it begins", "another begins", "another ends", "it goes on"]
+    assert written == ["it", "another", "it, 300"]
     assert [result.id for result in results] == ["spec/2.1/asset", "spec/2.1/amount"]
     assert {result.outcome for result in results} == {Outcome.PASSED}
 
 
 def test_where_the_clock_turns_checks_run_one_after_the_other() -> None:
     written, _ = diary(has_clock=True)
-    assert written == ["it begins", "it goes on", "another begins", "another ends"]
+    assert written == ["it", "it, 300", "another"]
 
 
 def test_minutes_are_waited_for_only_on_demand() -> None:
     written, results = diary(has_clock=False, patient=False)
-    assert written == ["another begins", "another ends"]
+    assert written == ["another"]
     (skipped,) = [each for each in results if each.outcome is Outcome.SKIPPED]
     assert skipped.reason == "it waits for 300 s: give --patient"
     assert diary(has_clock=True, patient=False)[0] == diary(has_clock=True)[0]
@@ -149,30 +150,18 @@ def test_something_is_waited_for_no_longer_than_it_takes() -> None:
 # --- the restart ---------------------------------------------------------------------
 
 
-def prepared(clause: str, log: list[str]) -> ServiceCase:
-    async def prepares(probe: Probe) -> None:
-        log.append("prepared")
-        await probe.restart()
-        log.append("looked")
-
-    return case(clause, prepares, needs="restart")
+def restarting_both(log: list[str]) -> list[ServiceCase]:
+    clauses = {"a": "2.1/amount", "b": "2.1/asset"}
+    return [acting(log, name, it, "restart", needs="restart") for name, it in clauses.items()]
 
 
 def test_one_restart_serves_all_when_the_others_are_over() -> None:
     log: list[str] = []
-
     never_ready = case("2.1/network", ends=Skipped("nothing to see"), needs="restart")
-
-    async def waits(probe: Probe) -> None:
-        await probe.wait(20)
-        log.append("waited")
-
-    waits = case("2.1/pay-to", waits, waits=lambda setting: 20)
-
-    checks = [prepared("2.1/amount", log), prepared("2.1/asset", log), never_ready, waits]
+    checks = [*restarting_both(log), never_ready, acting(log, "it", "2.1/pay-to", 20)]
     worlds: list[Any] = []
     results = judge(OURS, checks=checks, has_clock=False, mutate=worlds.append)
-    assert log == ["prepared", "prepared", "waited", "looked", "looked"]
+    assert log == ["a", "b", "it", "it, 20", "a, restart", "b, restart"]
     assert worlds[0].process.crashes == 1
     assert [each.outcome for each in results].count(Outcome.PASSED) == 3
 
@@ -180,9 +169,8 @@ def test_one_restart_serves_all_when_the_others_are_over() -> None:
 def test_where_the_clock_turns_each_check_restarts_the_target_itself() -> None:
     log: list[str] = []
     worlds: list[Any] = []
-    judge(OURS, checks=[prepared("2.1/amount", log), prepared("2.1/asset", log)],
-          mutate=worlds.append)  # fmt: skip
-    assert log == ["prepared", "looked"] * 2
+    judge(OURS, checks=restarting_both(log), mutate=worlds.append)
+    assert log == ["a", "a, restart", "b", "b, restart"]
     assert worlds[0].process.crashes == 2
 
 
@@ -280,31 +268,18 @@ def judged(*checks: ServiceCase, has_clock: bool = False) -> dict[str, Result]:
 def test_faults_that_strike_all_come_when_others_have_waited_and_restarts_come_last() -> None:
     written: list[str] = []
 
-    def acts(name: str, clause: str, **how: Any) -> ServiceCase:
-        async def run(probe: Probe) -> None:
-            written.append(name)
-            if how.get("waits"):
-                await probe.wait(how["waits"](probe.setting))
-                written.append(f"{name} has waited")
-            if "restart" in how.get("needs", ""):
-                await probe.restart()
-
-        run.__name__ = name.replace(" ", "_")
-        return case(clause, run, **how)
-
-    waits, longer = {"waits": lambda _: 30}, {"waits": lambda _: 40}
+    disturbs = {"needs": "world", "disturbs": True}
     judged(
-        acts("a fault", "2.1/amount", needs="world", disturbs=True),
-        acts("a refund in trouble", "2.1/asset", needs="world", disturbs=True, **longer),
-        acts("a refund", "2.1/network", needs="world", **waits),
-        acts("a trace for the restart", "2.1/pay-to", needs="restart", disturbs=True),
-        acts("a payment", "2.1/resource"),
-        acts("what outlives a restart", "2.1/scheme", needs="restart"),
+        acting(written, "fault", "2.1/amount", **disturbs),
+        acting(written, "refund in trouble", "2.1/asset", 40, **disturbs),
+        acting(written, "refund", "2.1/network", 30, needs="world"),
+        acting(written, "trace", "2.1/pay-to", "restart", needs="restart", disturbs=True),
+        acting(written, "payment", "2.1/resource"),
+        acting(written, "record", "2.1/scheme", "restart", needs="restart"),
     )
     assert written == [
-        "what outlives a restart", "a refund", "a refund in trouble", "a payment",
-        "a refund has waited", "a fault", "a refund in trouble has waited",
-        "a trace for the restart",
+        "record", "refund", "refund in trouble", "payment", "refund, 30", "fault",
+        "refund in trouble, 40", "trace", "record, restart", "trace, restart",
     ]  # fmt: skip
 
 

@@ -132,11 +132,6 @@ class TargetAnswer:
         return _choose(wanted, self.target, self.networks) if isinstance(wanted, list) else wanted
 
     @property
-    def is_offer(self) -> bool:
-        """Whether the answer is a 402."""
-        return self.status == 402
-
-    @property
     def session_id(self) -> str | None:
         """The session id in the answer, or None."""
         place = self.target.sessions.id
@@ -225,7 +220,7 @@ class OpenSession:
 
 def read_402(answer: TargetAnswer) -> Challenge:
     """Read a 402; raises `Inconclusive` if it cannot be paid."""
-    if not answer.is_offer:
+    if answer.status != 402:
         raise Inconclusive(f"expected a 402 to pay, got {answer.summary}{answer.cure}")
     places = answer.target.payment_required
     payment_id, wanted = answer.at(places.payment_id), answer.requirements

@@ -53,10 +53,14 @@ def unit_s(setting: Setting) -> int:
     return setting.target.sessions.duration_unit_s or 1
 
 
+def end_s(setting: Setting) -> float:
+    """Return the most seconds until the end of a session that ends soon."""
+    return setting.target.sessions.shortest * unit_s(setting) + GRACE_S
+
+
 def refunded_s(setting: Setting) -> float:
     """Return the most seconds until the refund of a session that ends soon."""
-    end_s = setting.target.sessions.shortest * unit_s(setting) + GRACE_S
-    return end_s + within_s(setting)
+    return end_s(setting) + within_s(setting)
 
 
 def in_trouble_s(setting: Setting) -> float:
@@ -192,16 +196,9 @@ def ends_s(body: Any, session_id: str) -> float | None:
     """Return the time beside a session's id, in Unix seconds; None without a time."""
     for _, each in walk(body):
         is_it = isinstance(each, dict) and session_id in each.values()
-        if is_it and (found_s := _end_of(each)):
-            return found_s
-    return None
-
-
-def _end_of(fields: dict[str, Any]) -> float | None:
-    """Return the time in a field named as an end; None without a time."""
-    for name, value in fields.items():
-        if _END.fullmatch(name.replace("_", "").lower()) and (time_s := _time_s(value)):
-            return time_s
+        for name, value in each.items() if is_it else ():
+            if _END.fullmatch(name.replace("_", "").lower()) and (time_s := _time_s(value)):
+                return time_s
     return None
 
 
@@ -326,7 +323,7 @@ LOOK_S = 0.5
 
 def usual_s(setting: Setting) -> float:
     """Return the usual seconds: an interval of the indexer, or a session and its refund."""
-    waits_s = (setting.target.indexer.interval_s, _lasts_s(setting) + GRACE_S)
+    waits_s = (setting.target.indexer.interval_s, end_s(setting))
     return max((each for each in waits_s if each <= PATIENCE_S), default=0.0)
 
 
@@ -379,13 +376,9 @@ async def _indexes(probe: Probe) -> list[Look]:
     return [is_queried]
 
 
-def _lasts_s(setting: Setting) -> float:
-    return setting.target.sessions.shortest * unit_s(setting)
-
-
 async def _refunds(probe: Probe) -> list[Look]:
     """Open a session that ends soon, and return a function that tells whether the refund came."""
-    if not probe.setting.has_refunded or _lasts_s(probe.setting) > PATIENCE_S:
+    if not probe.setting.has_refunded or end_s(probe.setting) > PATIENCE_S:
         return []
     payer = (await open_ending(probe, await probe.budget_for(1))).session.paid.payer
 

@@ -61,8 +61,7 @@ MOST_TOLD = 240
 """Characters of a refusal in a report."""
 
 
-def paid_to(payee: str, base: int) -> str:
-    """Return a transfer in words."""
+def _paid_to(payee: str, base: int) -> str:
     return f"{base} base units to {payee.lower()}"
 
 
@@ -211,10 +210,6 @@ class ControlApi:
         """Return a payer's transfers on the world's ledger."""
         return [each for each in await self._ledger(payer) if each.sender == payer.address]
 
-    async def payments(self, payer: Wallet) -> list[str]:
-        """Return a payer's payments on the world's ledger, in words: `paid_to`."""
-        return [paid_to(each.to, int(each.amount_base)) for each in await self.transfers(payer)]
-
     async def payments_base(self, payer: Wallet) -> list[int]:
         """Return the amounts of a payer's transfers, in base units."""
         return [int(each.amount_base) for each in await self.transfers(payer)]
@@ -227,6 +222,12 @@ class ControlApi:
 
     async def _ledger(self, payer: Wallet) -> list[Transfer]:
         return await self._answered(self._client().transfers(payer.address))
+
+    async def expect_paid(self, what: str, challenge: Challenge, payer: Wallet) -> None:
+        """Fail unless the payer has paid a 402: its amount to its payee, and nothing else."""
+        moved = [_paid_to(each.to, int(each.amount_base)) for each in await self.transfers(payer)]
+        wanted = _paid_to(str(challenge.requirements["payTo"]), challenge.amount_base)
+        expect.transfers(what, moved, [wanted])
 
     async def expect_payments(self, payer: Wallet, *amounts_base: int) -> None:
         """Fail unless the payer made exactly these payments; without a world, check nothing."""

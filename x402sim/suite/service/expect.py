@@ -60,7 +60,7 @@ def not_served(answer: TargetAnswer, *, is_402: bool = False) -> None:
         raise CheckFailed(
             "a request without valid proof", "no content", answer.summary, answer.show, demand
         )
-    if is_402 and not answer.is_offer:
+    if is_402 and answer.status != 402:
         raise CheckFailed(
             "a request without valid proof", 402, answer.summary, answer.show, DemandKey.OFFER
         )

@@ -115,11 +115,12 @@ async def sent(probe: Probe, group: str) -> list[SentInput]:
     known, endpoint = probe.setting.malformed, probe.target.protected
     if group not in known:
         takes_it = group == "proofs" or endpoint.method != "GET"
+        requests = bad_requests(group, probe.usual_body) if takes_it else ()
         known[group] = [
             await send_bad(
                 probe, label, endpoint.method, endpoint.path, content=content, headers=headers
             )
-            for label, content, headers in (_group(group, probe.usual_body) if takes_it else ())
+            for label, content, headers in requests
         ]
     return list(known[group])
 
@@ -128,7 +129,8 @@ Bad = tuple[str, bytes, Mapping[str, str | bytes]]
 """A bad request, described in words, its body and its headers."""
 
 
-def _group(name: str, usual: dict[str, Any]) -> Iterator[Bad]:
+def bad_requests(name: str, usual: dict[str, Any]) -> Iterator[Bad]:
+    """Yield the bad requests of a group; `usual` is a good body."""
     match name:
         case "unreadable":
             yield from ((label, content, JSON) for label, content in BODIES.items())

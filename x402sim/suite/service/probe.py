@@ -40,7 +40,6 @@ from x402sim.suite.service.control_api import (
     ControlApi,
     Wallets,
     eventually,
-    paid_to,
 )
 from x402sim.suite.service.sending import Last, answered, examine_stop, followed, why
 from x402sim.suite.service.setting import RestartFailed, Setting
@@ -294,7 +293,7 @@ class Probe:
     async def unpaid(self) -> TargetAnswer:
         """Request without proof, with an accepted body if any is; return the answer."""
         for body in self.target.protected.bodies if self.setting.body is None else ():
-            if (await self.ask(body=body)).is_offer:  # a target may validate bodies first
+            if (await self.ask(body=body)).status == 402:  # a target may validate bodies first
                 self.setting.body = body
                 break
         return await self.ask()
@@ -400,13 +399,22 @@ class Probe:
         await self.world.expect_payments(payer)
 
     async def expect_refused_if(
-        self, payer: Wallet, requirements: dict[str, Any] | None = None, **signed: Any
+        self,
+        payer: Wallet,
+        *texts: str,
+        of: Challenge | None = None,
+        sent: dict[str, Any] | None = None,
+        **signed: Any,
     ) -> None:
-        """Pay a new 402 with changes; fail unless it is refused, and moves and grants nothing."""
-        challenge = await self.challenge()
+        """Pay with changes of what is `signed`, and of the requirements `sent` back.
+
+        Fails unless `expect_nothing` comes of it; without `of`, the payment is of a new 402, whose
+        id must get a 402 afterwards.
+        """
+        challenge = of or await self.challenge()
         header = self.wallets.sign(challenge, payer, **signed)
-        answer = await self.settle(challenge, header, requirements=requirements)
-        await self.expect_nothing(challenge, payer, answer, is_402=True)
+        answer = await self.settle(challenge, header, requirements=sent)
+        await self.expect_nothing(challenge, payer, answer, *texts, is_402=of is None)
 
     async def expect_nothing_or_as_issued(
         self, challenge: Challenge, payer: Wallet, answer: TargetAnswer
@@ -420,9 +428,7 @@ class Probe:
             await self.expect_nothing(challenge, payer, answer)
             return False
         if self.world.exists:
-            wanted = paid_to(str(challenge.requirements["payTo"]), challenge.amount_base)
-            moved = await self.world.payments(payer)
-            expect.transfers("what was settled, on the ledger", moved, [wanted])
+            await self.world.expect_paid("what was settled, on the ledger", challenge, payer)
         expect.served(await self.opened(challenge))
         return True
 
