@@ -341,7 +341,7 @@ def _plan(
         lines.append(
             f"One world, in turn: {options.shown} runs already, and cannot be started anew"
         )
-    elif judge.subject.most_at_once:
+    elif judge.subject.is_single:
         lines.append("One at a time: its port is fixed; {port} in the URL stands for any")
     lines += [f"Not judged: {dialect.about} ({dialect}): {why}" for dialect, why in broken.items()]
     return Plan(cases=planned, lines=tuple(lines), seconds=seconds)
