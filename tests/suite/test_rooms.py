@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import pytest
@@ -17,11 +18,12 @@ from x402sim.suite.case import of_id
 from x402sim.suite.command import FOUND_SOMETHING, HELD, conclude
 from x402sim.suite.engine import Judging, Plan, Played, result, skipped
 from x402sim.suite.kept import Written
+from x402sim.suite.options import PATIENCE_S
 from x402sim.suite.report.causes import cause
 from x402sim.suite.report.results import CaseResult, DemandKey, Outcome, Result
 from x402sim.suite.rooms import ControlPlay
 from x402sim.suite.row import RoomCase, RoomKind
-from x402sim.suite.started import Running, RunsAlready
+from x402sim.suite.started import CLOCK, Running, RunsAlready
 from x402sim.suite.subject import once
 from x402sim.suite.verdict import Inconclusive, NotApplicable, NotReady, Violation
 
@@ -88,13 +90,21 @@ class Scripted:
     is_single: bool = False
     did: list[str] = field(default_factory=list)
     """The plays, good payments and starts, in order."""
+    ended: list[str] = field(default_factory=list)
+    """The kills and stops, in order."""
+    wrong: NotReady | None = None
+    """Why it does not start."""
     stops: list[Exception] = field(default_factory=list)
     """The errors of the next stops."""
 
     @asynccontextmanager
     async def start(self, given: object) -> AsyncIterator[Running]:
         self.did.append("start")
-        yield Running("http://127.0.0.1:9", Process(self))  # type: ignore[arg-type]
+        if self.wrong:
+            raise self.wrong
+        kill = partial(self.ended.append, "kill")
+        yield Running("http://127.0.0.1:9", Process(self), kill)  # type: ignore[arg-type]
+        self.ended.append("stop")
         if self.stops:
             raise self.stops.pop()
 
@@ -504,6 +514,74 @@ def test_a_users_subject_is_skipped_in_a_world_that_it_lacks() -> None:
 
 
 # --- rooms ------------------------------------------------------------------------------------
+
+
+def test_a_room_whose_subject_does_not_start_is_closed_and_the_reason_raised() -> None:
+    judge = judge_of(Scripted(wrong=NotReady("no port today")))
+    with pytest.raises(NotReady, match="no port today"):
+        asyncio.run(judge.every(of("a")))
+    assert judge.closed == ["shared 1"]
+
+
+def test_a_subject_is_stopped_killed_and_started_again_in_its_room() -> None:
+    subject = Scripted()
+
+    async def main() -> None:
+        room = await judge_of(subject).room()
+        await room.stop()
+        assert (room.running, room.has_ended) == (None, "")
+        await room.start()
+        await room.kill()
+        await room.kill()  # there is nothing to kill
+
+    asyncio.run(main())
+    assert (subject.did, subject.ended) == (["start", "start"], ["stop", "kill", "stop"])
+
+
+def test_a_users_subject_is_not_the_judges_to_stop() -> None:
+    SUBJECTS["four"] = Scripted()
+
+    async def main() -> None:
+        room = await judge_of(Owned("four")).room()
+        with pytest.raises(Inconclusive, match="not the judge's to stop: --start COMMAND"):
+            await room.stop()
+        await room.close()
+        assert room.running is None
+
+    asyncio.run(main())
+    assert SUBJECTS["four"].ended == ["stop"]
+
+
+def test_the_slowest_start_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = [2.0, 3.0, 1.0]
+    monkeypatch.setattr(rooms, "stopwatch", lambda: partial(seconds.pop, 0))
+    judge = judge_of(Scripted({"a": "x"}))
+    asyncio.run(judge.every(of("a b", kind=ALONE)))
+    assert (judge.start_s, judge.starts, seconds) == (3.0, 2, [1.0])
+
+
+def test_a_play_draws_what_nobody_has_drawn_waits_and_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    async def main() -> None:
+        judge = judge_of(Scripted())
+        room = await judge.room()
+        plays = [await judge.begun(room, "v2", "a") for _ in range(2)]
+        drawn = {play.draw() for play in plays for _ in range(2)}
+        assert {len(each) for each in drawn} == {32}
+        assert len(drawn) == 4
+        assert [each.patience_s for each in plays] == [PATIENCE_S] * 2
+        assert (await judge.begun(room, "v2", "a", 3)).patience_s == 3
+        monkeypatch.setattr(CLOCK, "sleep", sleep)
+        await plays[0].wait(7)
+        plays[0].say("it is so")
+        assert [each.about for each in plays[0].exchanges] == ["it is so"]
+
+    asyncio.run(main())
+    assert waited == [7]
 
 
 def test_a_room_closes_its_world_even_if_the_subject_cannot_be_stopped() -> None:

@@ -160,12 +160,13 @@ class Played(Generic[AnyCase]):
             if isinstance(self.found[case], Violation):
                 evidence = (self.show(),) if self.show else record(self.play.exchanges)
             found = result(case, self.found[case], evidence, self.log)
-            if found.loss and case not in self._dearest:
+            if case not in self._dearest:
                 found = msgspec.structs.replace(found, loss=None)
         elif isinstance(self.left, Skipped):
             found = skipped(case, self.left)
         else:
-            found = unclear(case, self.left or "it ended before it was looked at")
+            assert self.left is not None
+            found = unclear(case, self.left)
         return msgspec.structs.replace(found, seconds=round(self.seconds, 3))
 
     @property

@@ -550,8 +550,7 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         highest = next(filter(None, levels))
         if not any(isinstance(found.get(case), Violation) for case in highest):
             found[highest[0]] = fault
-        left = Inconclusive(played.ended) if played.ended else None
-        return replace(played, found=found, left=left, jams=True)
+        return replace(played, found=found, jams=True)
 
 
 def _is_silent(played: Played[RoomCase]) -> bool:

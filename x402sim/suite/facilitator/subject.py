@@ -105,7 +105,7 @@ class FacilitatorJudge(rooms.RoomJudge[FacilitatorRoom, Play]):
         if name not in self.thefts or not musts:
             return played
         found = {**played.found, musts[0]: self.thefts[name]}
-        return replace(played, found=found, left=None)
+        return replace(played, found=found)
 
     def play(self, room: FacilitatorRoom, dialect: Dialect, name: str, patience_s: float) -> Play:
         """Return a play in a room."""
