@@ -105,6 +105,7 @@ def test_a_violation_has_the_texts_of_its_demand_unless_it_has_its_own() -> None
     assert (found.expected, found.reason) == (causes.expected(DEMAND), causes.why(DEMAND))
     assert found.expected
     assert found.evidence == Evidence(DEMAND, found.expected, "refused", CASE.id)
+    assert result(CASE, Violation(actual="1")).expected == "", "it has no demand"
     own = Violation(demand=DEMAND, expected="2", actual="1", why="so", about="it")
     found = result(CASE, own)
     assert (found.expected, found.reason) == ("2", "so")

@@ -90,6 +90,7 @@ class Scripted:
     is_single: bool = False
     did: list[str] = field(default_factory=list)
     """The plays, good payments and starts, in order."""
+    tidied: int = 0
     ended: list[str] = field(default_factory=list)
     """The kills and stops, in order."""
     wrong: NotReady | None = None
@@ -126,7 +127,8 @@ class Room(rooms.Room):
         return None
 
     async def tidy(self) -> None:
-        return None
+        if isinstance(self.subject, Scripted):
+            self.subject.tidied += 1
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -144,8 +146,12 @@ class Judge(rooms.RoomJudge[Any, Any]):
     """The names of the rooms whose worlds are closed."""
 
     async def open(self, kind: Any, name: str) -> Any:
+        async def close() -> None:
+            await asyncio.sleep(0.01)
+            self.closed.append(name)
+
         world = AsyncExitStack()
-        world.callback(self.closed.append, name)
+        world.push_async_callback(close)
         room = Room(
             name=name, kind=kind, network=BASE_SEPOLIA, subject=self.subject, rng=Rng(0),
             http=None, _stack=world,  # type: ignore[arg-type]
@@ -445,6 +451,30 @@ def test_an_end_in_a_shared_room_is_no_second_failure_of_the_play_that_ends_it_e
     assert (judge.trouble.ends, judge.trouble.in_play) == ([], "a")
 
 
+def test_an_end_after_a_good_payment_or_between_two_plays_is_counted() -> None:
+    subject = Scripted()
+    judge = judge_of(subject)
+
+    async def main() -> list[Result]:
+        first, second = await judge.room(), await judge.room()
+        first.running.command.exit()
+        await judge.leave(first, keep=True)
+        await judge.leave(second, keep=True)
+        assert await judge.room() is second, "no play is blamed for an earlier end"
+        await judge.leave(second, keep=True)
+        second.running.command.exit()
+        ends = [each async for each in judge.run(of("control", kind=ALONE), print)]
+        await judge.close()
+        return [its for _, its in ends]
+
+    (found,) = asyncio.run(main())
+    assert found.outcome is Outcome.FAILED
+    assert [each.about.partition(", after")[0] for each in found.exchanges] == [
+        "it ended by itself, exit code 3",
+        "it ended by itself, exit code 3, between two plays",
+    ]
+
+
 @pytest.mark.parametrize("jams", [0, rooms.MOST_JAMS])
 def test_an_end_is_counted_though_no_more_jams_are_looked_for(jams: int) -> None:
     judge = judge_of(Scripted({"b": "e."}))
@@ -486,9 +516,9 @@ def test_a_subject_that_ended_most_ends_times_fails_whatever_was_chosen(
 
 def test_a_subject_started_by_its_user_has_one_room_and_failed_plays_are_repeated_there() -> None:
     subject = SUBJECTS["one"] = Scripted({"a": "x."})
-    cases = [*of("a b"), *of("c", kind=ALONE)]
+    cases = [*of("a c", kind=ALONE), *of("b")]
     assert outcomes(judged(Owned("one"), cases)) == "a:i b:p c:p"
-    assert subject.did == ["start", "c", "good", "a", "good", "b", "good", "a", "good"]
+    assert subject.did == ["start", "a", "good", "a", "good", "c", "good", "b", "good"]
 
 
 def test_after_a_failed_good_payment_of_a_users_subject_the_rest_is_inconclusive() -> None:
@@ -560,6 +590,41 @@ def test_the_slowest_start_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (judge.start_s, judge.starts, seconds) == (3.0, 2, [1.0])
 
 
+def test_the_world_is_tidied_after_each_play_even_if_the_play_raises() -> None:
+    subject = Scripted({"a": "?"})
+    judged(subject, "a b")
+    assert subject.tidied == 3
+
+
+@pytest.mark.parametrize(("cores", "jobs"), [(5, 5), (None, 2)])
+def test_without_a_number_as_many_plays_run_at_once_as_there_are_cores(
+    cores: int | None, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rooms.os, "cpu_count", lambda: cores)
+    assert judge_of(Scripted(), jobs=0).jobs == jobs
+    assert judge_of(Scripted(), jobs=3).jobs == 3
+    assert judge_of(Scripted(is_single=True), jobs=3).jobs == 1
+
+
+@pytest.mark.parametrize(("is_single", "most"), [(False, 3), (True, 1)])
+def test_plays_that_wait_run_beside_the_others_except_of_a_subject_that_runs_alone(
+    is_single: bool, most: int
+) -> None:
+    at_once = [0, 0]
+
+    async def play(its: Any) -> str:
+        at_once[0] += 1
+        at_once[1] = max(at_once)
+        await asyncio.sleep(0.02)
+        at_once[0] -= 1
+        return "."
+
+    waits = [case(each, play=play, waits_s=1) for each in "abc"]
+    others = [case(each, play=play, kind=ALONE) for each in "de"]
+    assert outcomes(judged(Scripted(is_single=is_single), [*waits, *others])).count("p") == 5
+    assert at_once == [0, most], "two that wait, and one other"
+
+
 def test_a_play_draws_what_nobody_has_drawn_waits_and_says(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
 
@@ -616,12 +681,12 @@ def test_of_a_subject_that_runs_alone_a_room_is_closed_before_the_next_is_opened
     assert judge.jobs == 1
 
     async def main() -> int:
-        for kind in (SHARED, ALONE):
+        for kind in (SHARED, ALONE, SHARED):
             await judge.leave(await judge.room(kind), keep=True)
         return len(judge._rooms)
 
     assert asyncio.run(main()) == 1
-    assert judge.closed == ["shared 1"]
+    assert judge.closed == ["shared 1", "alone 2"]
 
 
 # --- the control ------------------------------------------------------------------------------

@@ -332,6 +332,8 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         if keep and not room.has_ended:
             self._idle.setdefault(room.kind, []).append(room)
             return
+        if keep:
+            self.trouble.ends.append(f"{room.has_ended}, after a good payment")
         self._rooms.remove(room)
         for idle in self._idle.values():
             if room in idle:
@@ -341,7 +343,6 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
     async def close(self) -> None:
         """Close every room, and then raise the first error."""
         rooms, self._rooms = self._rooms, []
-        self._idle.clear()
         ended = await asyncio.gather(*(room.close() for room in rooms), return_exceptions=True)
         for wrong in ended:
             if wrong is not None:
@@ -405,6 +406,8 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
                 controls.append((case, found))
             else:
                 yield case, found
+        idle = [room.has_ended for rooms in self._idle.values() for room in rooms]
+        self.trouble.ends += [f"{how}, between two plays" for how in idle if how]
         for case, found in controls:
             its = self._with_ends(case, found)
             if its is not found or case in chosen:
