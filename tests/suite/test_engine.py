@@ -21,7 +21,7 @@ from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
 from x402sim.suite.report.exchange import AGAIN, written
 from x402sim.suite.report.results import Outcome, Result
-from x402sim.suite.service import expect
+from x402sim.suite.service import engine, expect
 from x402sim.suite.service.answers import Challenge, TargetAnswer, find_session_id, read_402
 from x402sim.suite.service.case import HOW_TO_PROVIDE, ServiceCase
 from x402sim.suite.service.control_api import SETTLE
@@ -31,7 +31,7 @@ from x402sim.suite.service.options import Options
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.service.target import Target
-from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
+from x402sim.suite.verdict import CheckFailed, Inconclusive, NotReady, Skipped
 from x402sim.world.faults import Fault
 
 OURS = World(seed=1)
@@ -98,6 +98,93 @@ def test_a_control_refused_at_the_end_makes_passes_inconclusive() -> None:
     (result,) = judge(OURS, checks=[turns_the_target_off], mutate=turned_off.append)
     assert result.outcome is Outcome.INCONCLUSIVE
     assert "at the end of the run" in result.reason
+
+
+@pytest.fixture
+def tries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The controls tried; each holds."""
+    tried: list[str] = []
+
+    async def holds(probe: Probe, control: str, payer: object = None) -> None:
+        tried.append(control)
+
+    monkeypatch.setattr(engine, "try_control", holds)
+    return tried
+
+
+def test_only_what_holds_by_its_control_waits_for_the_control_to_be_tried_again(
+    tries: list[str],
+) -> None:
+    holds_by_it = case("2.1/scheme", control="payment")
+    fails_with_it = case("2.1/timeout", always_fails, control="payment")
+    found = judged(refuses_all(), [holds_by_it, fails_with_it, holds])
+    assert [each.id for each in found] == [
+        "spec/2.1/timeout",
+        "spec/2.1/network",
+        "spec/2.1/scheme",
+    ]
+    assert [each.outcome for each in found] == [Outcome.FAILED, Outcome.PASSED, Outcome.PASSED]
+    assert tries == ["payment", "payment"]
+    tries.clear()
+    judged(refuses_all(), [fails_with_it])
+    assert tries == ["payment"], "no payment proves anything about a failure"
+
+
+def test_what_holds_by_its_control_is_unclear_if_the_service_stops_later(tries: list[str]) -> None:
+    async def stops(probe: Probe) -> None:
+        probe.setting.stopped = "it stopped"
+
+    found = judged(refuses_all(), [case("2.1/scheme", control="payment"), case("2.1/asset", stops)])
+    assert {each.id: (each.outcome, each.reason) for each in found} == {
+        "spec/2.1/asset": (Outcome.PASSED, ""),
+        "spec/2.1/scheme": (Outcome.INCONCLUSIVE, "it stopped"),
+    }
+    assert tries == ["payment"]
+
+
+def test_without_a_world_the_first_failure_counts_whatever_ran_beside() -> None:
+    left = [2, 1]
+
+    async def looks(probe: Probe) -> None:
+        await probe.wait(0.01)
+        expect.equal("the answer", left.pop(0), 1)
+
+    looks = case("2.1/amount", looks, waits=lambda _: 0)
+    found = judged(refuses_all(), [looks, holds])
+    assert {each.id: each.outcome for each in found}["spec/2.1/amount"] is Outcome.FAILED
+    assert left == [1], "a payment may be real money"
+
+
+def test_a_run_that_breaks_off_ends_the_cases_that_wait() -> None:
+    ended: list[str] = []
+
+    async def waits(probe: Probe) -> None:
+        try:
+            await probe.setting.scheduler.waiting(asyncio.Event().wait())
+        finally:
+            ended.append("it has ended")
+
+    async def main() -> None:
+        cases = [
+            case("2.1/amount", waits, waits=lambda _: 1),
+            case("2.1/asset", ends=NotReady("no")),
+        ]
+        with pytest.raises(NotReady):
+            [each async for each in run(setting_for(refuses_all()), cases)]
+        assert ended == ["it has ended"]
+
+    asyncio.run(main())
+
+
+def test_each_id_is_told_when_it_begins() -> None:
+    begun: list[str] = []
+
+    async def main() -> None:
+        async for _ in run(setting_for(refuses_all()), [broken, holds, holds], begun.append):
+            pass
+
+    asyncio.run(main())
+    assert begun == ["spec/2.1/amount", "spec/2.1/network"]
 
 
 def test_each_outcome_has_its_result() -> None:
