@@ -144,6 +144,8 @@ class Judge(rooms.RoomJudge[Any, Any]):
     after: ClassVar[Violation] = Violation(expected="a good payment", actual="")
     closed: list[str] = field(default_factory=list)
     """The names of the rooms whose worlds are closed."""
+    paid_in: list[list[str]] = field(default_factory=list)
+    """The dialects of each good payment; empty for all."""
 
     async def open(self, kind: Any, name: str) -> Any:
         async def close() -> None:
@@ -164,6 +166,7 @@ class Judge(rooms.RoomJudge[Any, Any]):
     async def try_good_payment(self, room: Any, dialects: Sequence[Any] = ()) -> str:
         process = room.running.command
         process.subject.did.append("good")
+        self.paid_in.append([*dialects])
         return "no answer" if process.is_closed else ""
 
 
@@ -263,9 +266,11 @@ def test_a_subject_that_does_not_start_again_is_told_so() -> None:
         its.room.running = None
         raise Inconclusive("it does not start again: locked")
 
-    found = judged(Scripted(), [case("a", play=stops), case("b")])
+    subject = Scripted()
+    found = judged(subject, [case("a", play=stops), case("b")])
     assert outcomes(found) == "a:i b:p"
     assert found["a"].reason == "it does not start again: locked"
+    assert subject.did == ["start", "start", "start", "b", "good"], "no room is used again"
 
 
 def test_one_that_hangs_is_told_at_once_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,6 +330,50 @@ def test_plays_that_leave_the_world_unchanged_share_a_room_up_to_batch() -> None
     assert {each.outcome for each in found.values()} == {Outcome.PASSED}
     assert subject.did == ["start", *names[:-1], "good", names[-1], "good"]
     assert (judge.plays, judge.done()) == (11, "11 plays, 1 start")
+    assert judge.closed == ["shared 1"]
+
+
+def test_a_good_payment_is_made_in_the_dialect_of_the_play_before_or_after_several_in_all() -> None:
+    for kind, dialects in ((SHARED, []), (ALONE, ["v2"])):
+        judge = judge_of(Scripted({"b": "x"}))
+        asyncio.run(judge.every(of("a b" if kind is SHARED else "b", kind=kind)))
+        assert judge.paid_in == [dialects, ["v2"]]
+
+
+def test_the_first_play_of_a_room_that_ends_it_is_repeated_once() -> None:
+    subject = Scripted({"a": "e"})
+    assert outcomes(judged(subject, "a b")) == "a:f b:p"
+    assert subject.did == ["start", "a", "start", "a", "start", "b", "good"]
+
+
+def test_each_id_is_told_when_its_room_begins_and_a_control_once_and_last() -> None:
+    begun: list[str] = []
+
+    async def main(judge: Judge) -> list[str]:
+        cases = of("control a b")
+        judge.controls = [(cases[0], result(cases[0], None))]
+        try:
+            return [case.title async for case, _ in judge.run(cases, begun.append)]
+        finally:
+            await judge.close()
+
+    assert asyncio.run(main(judge_of(Scripted()))) == ["a", "b", "control"]
+    assert begun == ["server/a/control", "server/a/a", "server/a/b"]
+
+
+def test_a_control_that_has_failed_is_told_so_whatever_has_ended() -> None:
+    found = judged(Scripted({"control": "x", "a": "e.", "b": "e."}), "control a b")
+    assert (found["control"].outcome, found["control"].actual) == (Outcome.FAILED, "wrong")
+
+
+def test_the_first_end_is_told_with_the_number_of_ends() -> None:
+    judge = judge_of(Scripted({"a": "e.", "b": "e."}))
+    found = {
+        case.title: its for case, its in asyncio.run(judge.every(of("control a b", kind=ALONE)))
+    }
+    first = "it ended by itself, exit code 3, after a"
+    assert found["control"].actual == f"2 times: {first}"
+    assert judge.done() == f"5 plays, 4 starts, 2 unexplained ends ({first})"
 
 
 def test_a_good_payment_follows_each_play_without_an_answer() -> None:

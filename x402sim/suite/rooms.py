@@ -131,6 +131,10 @@ class Room(ABC):
         """How the subject ended by itself; empty while it runs, or is stopped by the judge."""
         return self.running.has_ended if self.running else ""
 
+    def ending(self) -> str:
+        """Return the end of the subject's output, in a sentence; empty while it is stopped."""
+        return self.running.ending() if self.running else ""
+
 
 class Answered(Protocol):
     """An answer of a subject."""
@@ -374,14 +378,13 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
                 )
         finally:
             await room.tidy()
-        return replace(played, log=room.running.ending() if room.running else "")
+        return replace(played, log=room.ending())
 
     def _ends(self, played: Played[RoomCase], room: AnyRoom) -> Played[RoomCase]:
         """Return a play during which the subject ended by itself: its answers are no findings."""
-        running = room.running
-        if running is None or not (how := running.has_ended):
+        if not (how := room.has_ended):
             return played
-        return replace(played, found={}, left=Inconclusive(how), ended=how, log=running.ending())
+        return replace(played, found={}, left=Inconclusive(how), ended=how, log=room.ending())
 
     async def run(
         self, cases: Sequence[RoomCase], on_begin: Callable[[str], None]
