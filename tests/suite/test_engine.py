@@ -85,6 +85,38 @@ def test_a_target_that_refuses_everything_does_not_pass_a_refusal() -> None:
     assert "the control (payment) was not accepted" in result.reason
 
 
+@pytest.mark.parametrize("control", ["unpaid", "payment", "session"])
+def test_each_control_is_accepted_by_a_service_that_works_and_by_no_other(control: Any) -> None:
+    needs = {"payment": "funds", "session": "funds, sessions"}.get(control, "")
+    holds_by_it = case("2.1/scheme", control=control, needs=needs)
+    assert judge(OURS, checks=[holds_by_it])[0].outcome is Outcome.PASSED
+    (result,) = judged(refuses_all(), [holds_by_it], payer=WALLET, budget_base=10**6)
+    assert result.reason.startswith(f"the control ({control}) was not accepted: expected ")
+    assert not result.cases[0].has_begun
+
+
+@pytest.mark.parametrize(("control", "serves"), [("payment", "opened"), ("session", "ask")])
+def test_a_control_that_is_paid_for_must_be_served(
+    control: Any, serves: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuses(*_: Any, **__: Any) -> TargetAnswer:
+        return CHALLENGE
+
+    monkeypatch.setattr(Probe, serves, refuses)
+    (result,) = judge(OURS, checks=[case("2.1/scheme", control=control, needs="funds, sessions")])
+    assert f"the control ({control}) was not accepted: expected " in result.reason
+
+
+def test_what_is_left_out_or_whose_need_turns_out_missing_says_whether_it_has_begun() -> None:
+    def ends_early(clause: str, **more: Any) -> ServiceCase:
+        return case(clause, always_fails, ends=None, **more)
+
+    missing = case("2.1/asset", ends=Skipped("nothing there"))
+    left, begun = judged(refuses_all(), [ends_early("2.1/amount", needs="funds"), missing])
+    assert left.outcome is begun.outcome is Outcome.SKIPPED
+    assert [each.cases[0].has_begun for each in (left, begun)] == [False, True]
+
+
 def test_a_control_refused_at_the_end_makes_passes_inconclusive() -> None:
     turned_off = []
 
@@ -134,9 +166,11 @@ def test_what_holds_by_its_control_is_unclear_if_the_service_stops_later(tries: 
     async def stops(probe: Probe) -> None:
         probe.setting.stopped = "it stopped"
 
-    found = judged(refuses_all(), [case("2.1/scheme", control="payment"), case("2.1/asset", stops)])
+    cases = [case("2.1/scheme", control="payment"), case("2.1/asset", stops), holds]
+    found = judged(refuses_all(), cases)
     assert {each.id: (each.outcome, each.reason) for each in found} == {
         "spec/2.1/asset": (Outcome.PASSED, ""),
+        "spec/2.1/network": (Outcome.INCONCLUSIVE, "it stopped"),
         "spec/2.1/scheme": (Outcome.INCONCLUSIVE, "it stopped"),
     }
     assert tries == ["payment"]
@@ -192,7 +226,8 @@ def test_each_outcome_has_its_result() -> None:
     assert [result.outcome for result in results] == [
         Outcome.FAILED, Outcome.INCONCLUSIVE, Outcome.PASSED, Outcome.OBSERVED,
     ]  # fmt: skip
-    failed, inconclusive, _, observed = results
+    failed, inconclusive, passed, observed = results
+    assert (passed.expected, passed.actual, observed.expected) == (None, None, None)
     assert (failed.expected, failed.actual) == ("the answer: 2", "1")
     assert [each.head for each in failed.exchanges] == ["GET http://target/ -> 404"]
     assert failed.rerun.endswith("--only spec/2.1/amount")

@@ -536,6 +536,48 @@ def test_what_fails_beside_others_and_holds_alone_is_inconclusive_and_says_with_
     )
 
 
+@pytest.mark.parametrize(("others", "ends"), [(6, "2.1/scheme ("), (7, "2.1/scheme, … (")])
+def test_of_the_neighbours_of_a_failure_six_are_named(others: int, ends: str) -> None:
+    clauses = "2.1/asset 2.1/network 2.1/pay-to 2.1/resource 2.1/timeout 2.1/scheme 2.1/validity"
+    fails, _ = moody("2.1/amount", 2, 1)
+    result = judged(fails, *map(case, clauses.split()[:others]))["2.1/amount"]
+    assert f", spec/{ends}expected" in result.reason
+
+
+def test_the_service_recovers_before_a_failure_is_judged_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recoveries, said = list[int](), list[str]()
+
+    async def recovers(setting: Any) -> None:
+        recoveries.append(1)
+        setting.scheduler.overlaps.recovered()
+
+    async def waits(probe: Probe) -> None:
+        probe.setting.tell = said.append
+        await probe.wait(1)
+
+    monkeypatch.setattr(engine, "recover", recovers)
+    trouble = case("2.1/asset", waits, needs="world", disturbs=True, waits=lambda _: 1)
+    judged(moody("2.1/amount", 2, 1)[0], trouble)
+    assert "judging spec/2.1/amount once more, which failed beside refunds in trouble" in said
+    assert len(recoveries) == 2, "before the refund is waited for, and before the case"
+
+
+def test_the_service_recovers_before_each_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
+    recoveries, said = list[int](), list[str]()
+
+    async def recovers(setting: Any) -> None:
+        setting.tell = said.append
+        recoveries.append(1)
+
+    monkeypatch.setattr(engine, "recover", recovers)
+    fails, _ = moody("2.1/amount", 2, 1)
+    judged(fails, case("2.1/asset"))
+    assert len(recoveries) == 1
+    assert said == ["repeating spec/2.1/amount alone, which has failed beside others"]
+
+
 def test_what_fails_alone_too_has_failed() -> None:
     fails, left = moody("2.1/amount", 2, 3)
     result = judged(fails, case("2.1/asset"))["2.1/amount"]

@@ -189,7 +189,7 @@ def test_an_error_of_one_work_cancels_the_others_and_is_raised_when_they_have_en
         try:
             return await asyncio.Event().wait() and []
         finally:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
             ends.append("it has ended")
 
     async def main() -> None:

@@ -20,12 +20,13 @@ from x402sim.suite.engine import Judging, Plan, Played, result, skipped
 from x402sim.suite.kept import Written
 from x402sim.suite.options import PATIENCE_S
 from x402sim.suite.report.causes import cause
+from x402sim.suite.report.exchange import Exchange
 from x402sim.suite.report.results import CaseResult, DemandKey, Outcome, Result
 from x402sim.suite.rooms import ControlPlay
 from x402sim.suite.row import RoomCase, RoomKind
 from x402sim.suite.started import CLOCK, Running, RunsAlready
 from x402sim.suite.subject import once
-from x402sim.suite.verdict import Inconclusive, NotApplicable, NotReady, Violation
+from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, NotReady, Violation
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +51,7 @@ class Process:
     plays: int = 0
     returncode: int | None = None
     is_closed: bool = False
+    ends_late: bool = False
     log: Written = field(default_factory=Written)
 
     def play(self, name: str) -> str:
@@ -68,6 +70,7 @@ class Process:
             else:
                 self.exit()
         self.is_closed |= letter in "jJ"
+        self.ends_late = letter == "g"
         return letter
 
     def exit(self) -> None:
@@ -78,8 +81,8 @@ class Process:
 class Scripted:
     """A command with a script for each play, a letter each time it is played; the last one lasts.
 
-    It holds (.), fails (x), ends by itself (e), jams (j), fails and jams (J), is silent (s), or the
-    play stays unclear (?). It also ends at each start's play number `after`, in all `most` times.
+    It holds (.), fails (x), ends by itself (e) or with the next good payment (g), jams (j), fails
+    and jams (J), is silent (s), or the play stays unclear (?). It also ends at each start's play number `after`, in all `most` times.
     """
 
     script: Mapping[str, str] = field(default_factory=dict)
@@ -167,6 +170,8 @@ class Judge(rooms.RoomJudge[Any, Any]):
         process = room.running.command
         process.subject.did.append("good")
         self.paid_in.append([*dialects])
+        if process.ends_late:
+            process.exit()
         return "no answer" if process.is_closed else ""
 
 
@@ -242,6 +247,25 @@ def test_an_exit_that_comes_after_the_failed_payment_is_told_as_an_end() -> None
     found = judged(Scripted({"a": "e"}, exit_s=rooms.EXIT_S / 2), "control a")
     assert found["a"].actual == "after this, it ended by itself, exit code 3"
     assert found["a"].exchanges[-1].about == "it wrote: Error: the node timed out"
+
+
+def test_an_end_with_the_good_payment_after_a_play_is_one_of_the_play() -> None:
+    found = judged(Scripted({"a": "g"}), "a")
+    assert (found["a"].outcome, found["a"].actual) == (
+        Outcome.FAILED, "after this, it ended by itself, exit code 3",
+    )  # fmt: skip
+
+
+def test_plays_that_end_it_side_by_side_are_one_failure() -> None:
+    found = judged(Scripted({"a": "e", "b": "e"}), of("a b", kind=ALONE), jobs=2)
+    assert sorted(each.outcome for each in found.values()) == ["failed", "inconclusive"]
+
+
+def test_what_ended_it_once_is_decided_by_its_repetition_whatever_ends_it_meanwhile() -> None:
+    subject = Scripted({"a": "e", "b": "e.", "c": "xe"})
+    found = judged(subject, of("a b c", kind=ALONE), jobs=3)
+    assert outcomes(found) == "a:f b:p c:i"
+    assert [subject.did.count(each) for each in "abc"] == [2, 2, 2]
 
 
 def test_one_that_ends_by_itself_at_any_time_is_told_so_once_and_not_of_what_was_played() -> None:
@@ -429,6 +453,22 @@ def test_a_jam_that_no_repetition_confirms_spares_no_repetition() -> None:
     subject = Scripted(dict.fromkeys("abc", "j.") | {"d": "x"})
     assert outcomes(judged(subject, of("a b c d", kind=ALONE))) == "a:i b:i c:i d:f"
     assert [subject.did.count(each) for each in "abcd"] == [2, 2, 2, 2]
+
+
+def test_a_jam_counts_as_confirmed_only_if_both_plays_jam() -> None:
+    subject = Scripted({"a": "xj", "b": "xj", "c": "j"})
+    assert outcomes(judged(subject, of("a b c", kind=ALONE))) == "a:f b:f c:f"
+    assert subject.did.count("c") == 2
+
+
+def test_of_the_plays_that_wait_each_has_a_room_and_the_longest_begins_first() -> None:
+    subject = Scripted()
+    cases = [
+        case(each, waits_s=waits_s) for each, waits_s in (("a", 1), ("b", 3), ("c", 2), ("d", 0))
+    ]
+    assert outcomes(judged(subject, cases)) == "a:p b:p c:p d:p"
+    assert [each for each in subject.did if each in "abc"] == ["b", "c", "a"]
+    assert subject.did.count("good") == 4
 
 
 def test_an_end_or_another_failure_is_repeated_after_confirmed_jams_too() -> None:
@@ -639,6 +679,18 @@ def test_the_slowest_start_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (judge.start_s, judge.starts, seconds) == (3.0, 2, [1.0])
 
 
+def test_a_room_of_a_repetition_is_closed_at_once() -> None:
+    judge = judge_of(Scripted({"a": "x"}))
+
+    async def main() -> list[str]:
+        assert [case.title async for case, _ in judge.run(of("a"), print)] == ["a"]
+        closed = [*judge.closed]
+        await judge.close()
+        return closed
+
+    assert asyncio.run(main()) == ["shared 2"]
+
+
 def test_the_world_is_tidied_after_each_play_even_if_the_play_raises() -> None:
     subject = Scripted({"a": "?"})
     judged(subject, "a b")
@@ -672,6 +724,20 @@ def test_plays_that_wait_run_beside_the_others_except_of_a_subject_that_runs_alo
     others = [case(each, play=play, kind=ALONE) for each in "de"]
     assert outcomes(judged(Scripted(is_single=is_single), [*waits, *others])).count("p") == 5
     assert at_once == [0, most], "two that wait, and one other"
+
+
+@pytest.mark.parametrize(("letter", "waits"), [(".", 0), ("e", 0), ("j", 3)])
+def test_the_exit_of_a_subject_is_waited_for_only_after_a_failed_good_payment(
+    letter: str, waits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr(CLOCK, "sleep", sleep)
+    judged(Scripted({"a": letter}), "a b")
+    assert slept == [rooms.EXIT_S] * waits
 
 
 def test_a_play_draws_what_nobody_has_drawn_waits_and_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -741,6 +807,9 @@ def test_of_a_subject_that_runs_alone_a_room_is_closed_before_the_next_is_opened
 # --- the control ------------------------------------------------------------------------------
 
 
+LEFT = Lacking("no chain")
+
+
 @dataclass
 class Options:
     shown: str = "scripted"
@@ -752,8 +821,12 @@ def by_rooms(
     chosen: Sequence[RoomCase],
     controls: Mapping[str, Sequence[ControlPlay]] | None = None,
     told: Callable[[Judging[Any]], object] = lambda judging: None,
+    offers: Sequence[RoomCase] = (),
 ) -> list[Result]:
-    """Judge by `in_rooms`: cases in the dialects of `controls`, each with what each try gives."""
+    """Judge by `in_rooms`: cases in the dialects of `controls`, each with what each try gives.
+
+    `offers` are judged in any dialect. A case named "left" is left out.
+    """
     tries = {name: list(its) for name, its in (controls or {}).items()}
     judge = judge_of(subject)
 
@@ -770,8 +843,14 @@ def by_rooms(
             chosen,
             [*tries] or ["v2"],
             control=control,
-            left_out=lambda case, broken: None,
-            plan=lambda broken: Plan(cases=[c for c in chosen if c.dialect in judge.dialects]),
+            left_out=lambda case, _: skipped(case, LEFT) if case.title == "left" else None,
+            plan=lambda broken: Plan(
+                cases=[
+                    case
+                    for case in chosen
+                    if case in offers or (case.dialect in judge.dialects and case.title != "left")
+                ]
+            ),
             invalid=lambda why: f"sells nothing: {why}",
         ) as judging:
             told(judging)
@@ -784,28 +863,62 @@ def by_rooms(
         assert not any(tries.values()), "each try was made"
 
 
-def tried(name: str = "control", dialect: str = "v2", found: Any = None) -> Played[RoomCase]:
-    its = case(name, is_control=True, dialect=dialect)
-    return Played(play=Play(room=None, name=name, patience_s=1), found={its: found})
+def tried(its: Any = None, *, dialect: str = "v2", found: Any = None) -> Played[RoomCase]:
+    """Return a played control of this case."""
+    its = its or case("control", is_control=True, dialect=dialect)
+    play = Play(room=None, name="control", patience_s=1, exchanges=[Exchange("it was asked")])
+    return Played(play=play, found={its: found})
 
 
 def test_in_a_dialect_whose_control_fails_nothing_is_judged_and_the_plan_says_so() -> None:
     judgings: list[Judging[Any]] = []
-    controls = {"v1": [ControlPlay(why="no offer")], "v2": [ControlPlay(played=tried())]}
+    controls = {
+        "v1": [ControlPlay(why="refused", played=tried(dialect="v1", found=WRONG))],
+        "mcp": [ControlPlay(why="no offer")],
+        "v2": [ControlPlay(played=tried())],
+    }
+    subject = Scripted({"a": "e.", "d": "e."})
+    cases = [*of("a d", kind=ALONE), case("b", dialect="v1"), case("c", dialect="mcp")]
+    found = by_rooms(subject, cases, controls, judgings.append)
+    assert [each.id for each in found] == ["server/a/a", "server/a/d", "server/a/control"]
+    assert [each.dialect for each in found[-1].cases] == ["v2"], "it ended twice"
+    assert judgings[0].plan.unspoken == {"v1": "refused", "mcp": "no offer"}
+    assert not {"b", "c"} & {*subject.did}
+    assert judgings[0].cases == cases[:2]
+
+
+def test_the_room_of_the_control_is_used_again_and_what_is_left_out_is_told() -> None:
     subject = Scripted()
-    cases = [case("a"), case("b", dialect="v1")]
-    (only,) = by_rooms(subject, cases, controls, judgings.append)
-    assert (only.id, only.outcome) == ("server/a/a", Outcome.PASSED)
-    assert judgings[0].plan.unspoken == {"v1": "no offer"}
-    assert "b" not in subject.did
+    found = by_rooms(subject, of("control a left"))
+    assert {each.id: each.outcome for each in found} == {
+        "server/a/left": Outcome.SKIPPED,
+        "server/a/a": Outcome.PASSED,
+        "server/a/control": Outcome.PASSED,
+    }
+    assert found[0].reason == "no chain"
+    assert subject.did == ["start", "control", "control", "a", "good"]
+
+
+def test_an_offer_is_judged_though_nothing_can_be_bought() -> None:
+    judgings: list[Judging[Any]] = []
+    offers = of("a")
+    controls = {"v2": [ControlPlay(why="refused", played=tried(found=WRONG))]}
+    (found,) = by_rooms(Scripted(), offers, controls, judgings.append, offers)
+    assert found.outcome is Outcome.PASSED
+    assert judgings[0].plan.unspoken == {}
+
+
+def test_cases_of_a_dialect_that_is_not_spoken_alone_are_no_failure_of_the_subject() -> None:
+    controls = {"v1": [ControlPlay(why="no offer")], "v2": [ControlPlay(played=tried())]}
+    assert by_rooms(Scripted(), of("a", dialect="v1"), controls) == []
 
 
 def test_a_control_that_breaks_something_fails_if_it_fails_twice_and_its_cases_are_unclear() -> (
     None
 ):
-    failed = tried("control", "v1", WRONG)
+    failed = tried(dialect="v1", found=WRONG)
     broken = ControlPlay(why="it moves money", played=failed, is_broken=True)
-    controls = {"v1": [broken, broken], "v2": [ControlPlay(played=tried())]}
+    controls = {"v1": [broken, broken]}
     found = {each.id: each for each in by_rooms(Scripted(), of("a", dialect="v1"), controls)}
     assert {name: each.outcome for name, each in found.items()} == {
         "server/a/control": Outcome.FAILED,
@@ -829,11 +942,17 @@ def test_without_a_purchase_in_any_dialect_the_subject_is_not_ready() -> None:
 
 def test_where_every_control_fails_all_is_unclear_and_the_plan_is_the_reason() -> None:
     judgings: list[Judging[Any]] = []
-    controls = {"v2": [ControlPlay(why="refused", played=tried(found=WRONG))]}
-    found = by_rooms(Scripted(), of("control a"), controls, judgings.append)
-    assert judgings[0].plan.lines == ("scripted sells nothing: v2: refused",)
+    cases = [*of("control a"), *of("b", dialect="v1"), *of("c", dialect="v0")]
+    refused = ControlPlay(why="refused", played=tried(cases[0], found=WRONG))
+    controls = {"v2": [refused], "v1": [ControlPlay(why="no offer")]}
+    found = by_rooms(Scripted(), cases, controls, judgings.append)
+    assert judgings[0].plan.lines == ("scripted sells nothing: v2: refused; v1: no offer",)
+    assert [each.id for each in found] == ["server/a/control", "server/a/a"]
     assert {each.outcome for each in found} == {Outcome.INCONCLUSIVE}
     assert {each.reason for each in found} == {"its control fails: refused"}
+    shown = [[each.about for each in its.cases[0].exchanges] for its in found]
+    assert shown == [["it was asked"], []]
+    assert judgings[0].plan.unspoken == {"v1": "no offer"}
 
 
 @pytest.mark.parametrize("wrong", [OSError("no port"), ChainError("no anvil")])

@@ -535,7 +535,7 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
             return await self._certain(group, first)
         fails_must = any(case.level == "MUST" for case in group)
         trouble.ended(name, first, second, fails_must=fails_must)
-        if first.ended and not second.ended:
+        if first.ended:
             return [(case, second.of(case)) for case in group]
         trouble.confirmed += first.jams and second.jams
         return [(case, of_two(first.of(case), second.of(case))) for case in group]
@@ -609,20 +609,20 @@ class Controls:
 
     @property
     def has_purchase(self) -> bool:
-        """Whether a purchase was possible in a dialect whose control fails."""
-        return any(each.why and each.played is not None for each in self.tried.values())
+        """Whether a purchase was possible in a dialect."""
+        return any(each.played is not None for each in self.tried.values())
 
     @property
     def failed(self) -> list[RoomCase]:
         """The cases of the controls that have failed."""
-        plays = [each.played for each in self.tried.values() if each.why and each.is_broken]
-        return [case for played in plays if played is not None for case in played.found]
+        broken = [each.played for each in self.tried.values() if each.is_broken]
+        return [case for played in broken if played for case in played.found]
 
     @property
     def held(self) -> RoomResults:
         """The cases of the controls that hold, and their results."""
-        plays = [each.played for each in self.tried.values() if not each.why]
-        return [each for play in plays if play is not None for each in play.results]
+        sound = [each.played for each in self.tried.values() if not each.why]
+        return [each for played in sound if played for each in played.results]
 
     def result(self, case: RoomCase, *, is_invalid: bool) -> CaseResult | None:
         """Return the result of a case in a dialect whose control has failed; None in another.
@@ -630,9 +630,7 @@ class Controls:
         If the subject `is_invalid`, a control without a purchase counts as failed, too.
         """
         control = self.tried.get(case.dialect)
-        if control is None or not control.why or control.played is None:
-            return None
-        if not (is_invalid or control.is_broken):
+        if control is None or control.played is None or not (is_invalid or control.is_broken):
             return None
         if control.is_broken and case in control.played.found:
             return control.played.of(case)
@@ -693,8 +691,8 @@ async def in_rooms(
             for case in known
             if case not in to_play
         }
-        unplayed = {case: result for case, result in results.items() if result is not None}
-        silent = {case.dialect for case, result in results.items() if result is None}
+        unplayed = {case: its for case, its in results.items() if its is not None}
+        silent = {case.dialect for case, its in results.items() if its is None}
         unspoken = {str(each): why for each, why in broken.items() if each in silent}
         yield Judging(
             judge=judge,

@@ -34,7 +34,14 @@ from x402sim.suite.report.results import CaseResult, Evidence, Outcome, Result
 from x402sim.suite.service import expect
 from x402sim.suite.service.background import recover
 from x402sim.suite.service.case import Control, ServiceCase
-from x402sim.suite.service.plan import Order, in_groups, is_beside, is_patient_enough, why_left
+from x402sim.suite.service.plan import (
+    CONTROL_REQUESTS,
+    Order,
+    in_groups,
+    is_beside,
+    is_patient_enough,
+    why_left,
+)
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, Skipped
@@ -349,7 +356,7 @@ async def try_control(probe: Probe, control: Control, payer: Wallet | None = Non
                 paid = await probe.buy(payer)
                 expect.served(await probe.opened(paid.challenge))
             case "session":
-                session = await probe.open_session(await probe.budget_for(2))
+                session = await probe.open_session(await probe.budget_for(CONTROL_REQUESTS))
                 expect.served(await probe.ask(session_id=session.session_id))
             case _:
                 assert_never(control)
