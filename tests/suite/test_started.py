@@ -51,12 +51,55 @@ def test_the_last_line_is_the_last_one_with_something_in_it(text: str, line: str
     assert last_line(text) == line
 
 
+NODE = """node:internal/modules/cjs/loader:1210
+  throw err;
+  ^
+
+Error: Cannot find module '/app/shop.js'
+    at Module._resolveFilename (node:internal/modules/cjs/loader:1207:15) {
+  code: 'MODULE_NOT_FOUND',
+  requireStack: []
+}
+
+Node.js v20.20.2
+"""
+PYTHON = """Traceback (most recent call last):
+  File "/app/shop.py", line 3, in <module>
+    import flask
+ModuleNotFoundError: No module named 'flask'
+"""
+RUBY = """a.rb:13:in 'parse': unexpected token (JSON::ParserError)
+\tfrom a.rb:13:in '<main>'
+"""
+UVICORN = """INFO:     Waiting for application startup.
+ERROR:    [Errno 98] error while attempting to bind on address ('127.0.0.1', 8000)
+INFO:     Waiting for application shutdown.
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (NODE, "Error: Cannot find module '/app/shop.js'"),
+        (PYTHON, "ModuleNotFoundError: No module named 'flask'"),
+        (UVICORN, "ERROR:    [Errno 98] error while attempting to bind on address"),
+        (RUBY, "a.rb:13:in 'parse': unexpected token (JSON::ParserError)"),
+        ("ready\nno port today\n", "no port today"),
+        ("", "nothing"),
+    ],
+)
+def test_of_an_output_the_error_is_told(text: str, told: str) -> None:
+    assert error_lines(text).startswith(told)
+    assert "Node.js" not in error_lines(text)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ("Error: old\nError: new\n  at pay\nhint\nmore\nrest", "Error: new"),
         ("Error: new\nhint\nmore\nrest", "Error: new hint more"),
         ("  indented alone", "indented alone"),
+        ("Error: new\n\n{\nhint", "Error: new hint"),
         ("Error: " + "x" * 300, "Error: " + "x" * 293),
     ],
 )
