@@ -17,6 +17,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum, recover
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import read_header
+from x402sim.serving.control.client import ControlClient
 from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
 from x402sim.suite.report.exchange import AGAIN, written
@@ -115,6 +116,24 @@ def test_what_is_left_out_or_whose_need_turns_out_missing_says_whether_it_has_be
     left, begun = judged(refuses_all(), [ends_early("2.1/amount", needs="funds"), missing])
     assert left.outcome is begun.outcome is Outcome.SKIPPED
     assert [each.cases[0].has_begun for each in (left, begun)] == [False, True]
+
+
+def test_only_a_world_that_a_case_has_changed_is_cleared_of_faults() -> None:
+    asked: list[str] = []
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        return httpx.Response(200, json={})
+
+    changes = case("2.1/amount", lambda probe: probe.world.post("crash"))
+    world = ControlClient(
+        httpx.AsyncClient(transport=httpx.MockTransport(serve), base_url="http://w")
+    )
+    assert judged(refuses_all(), [holds], control=world)[0].outcome is Outcome.PASSED
+    assert asked == []
+    assert judged(refuses_all(), [changes], control=world)[0].outcome is Outcome.PASSED
+    assert asked == ["/crash", "/faults/clear"]
+    assert judged(refuses_all(), [changes])[0].outcome is Outcome.SKIPPED
 
 
 def test_a_control_refused_at_the_end_makes_passes_inconclusive() -> None:
