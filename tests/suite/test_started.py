@@ -205,6 +205,11 @@ def test_a_command_listens_at_the_judges_port_or_at_its_own_one_at_a_time() -> N
             "it ended by itself, exit code 1 (as it wanted); it wrote: no port today",
         ),
         (
+            "print('Error: no port'); raise SystemExit(2)",
+            {},
+            "it ended by itself, exit code 2; it wrote: Error: no port",
+        ),
+        (
             "import time; time.sleep(60)",
             {"wait_s": 0.3},
             "it did not answer within 0.3 s; it wrote: nothing",
@@ -299,6 +304,13 @@ def broken(_: object) -> Callable[..., Any]:
     return app
 
 
+async def asked(http: httpx.AsyncClient, url: str) -> httpx.Response | httpx.TransportError:
+    try:
+        return await http.get(url)
+    except httpx.TransportError as error:
+        return error
+
+
 def test_an_application_is_served_at_the_judges_port_until_the_block_ends() -> None:
     its = given()
 
@@ -306,9 +318,13 @@ def test_an_application_is_served_at_the_judges_port_until_the_block_ends() -> N
         async with App(hello).start(its) as running, httpx.AsyncClient(trust_env=False) as http:
             assert running.url == f"http://127.0.0.1:{its.port}"
             assert (await http.get(running.url)).status_code == 404
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(running.url, trust_env=False)
+        async with App(hello).start(its) as running, httpx.AsyncClient(trust_env=False) as http:
             running.kill()
-        with socket.socket() as sock:
-            assert sock.connect_ex(("127.0.0.1", its.port)) != 0
+            async with asyncio.timeout(30):
+                while not isinstance(await asked(http, running.url), httpx.TransportError):
+                    await asyncio.sleep(0.02)
 
     run(main())
     assert (App(hello).shown, App(hello).is_single) == ("hello", False)

@@ -254,7 +254,7 @@ class Command(Generic[AnyGiven]):
     @asynccontextmanager
     async def start(self, given: AnyGiven) -> AsyncIterator[Running]:
         """Start the command, in its own group of processes, until it answers; raises `NotReady`."""
-        port = urlsplit(self.url).port or 80 if self.is_single else given.port
+        port = Running(self.url).port if self.is_single else given.port
         url = self.url.replace("{port}", str(port))
         environment = {**given.environment(), "PORT": str(port)}
         async with command(self.words, environment, url, also=self.also) as running:
@@ -266,7 +266,7 @@ class Command(Generic[AnyGiven]):
                 )
 
             async def look() -> str:
-                is_there = not running.has_ended and await self.answers(url)
+                is_there = await self.answers(url)
                 if running.has_ended:  # another program answers there
                     raise not_ready(running.has_ended + self.ended)
                 return "" if is_there else f"it did not answer within {self.wait_s:g} s"
