@@ -319,7 +319,7 @@ def test_an_application_is_served_at_the_judges_port_until_the_block_ends() -> N
             assert running.url == f"http://127.0.0.1:{its.port}"
             assert (await http.get(running.url)).status_code == 404
         with pytest.raises(httpx.ConnectError):
-            httpx.get(running.url, trust_env=False)
+            httpx.get(running.url, trust_env=False, timeout=5)
         async with App(hello).start(its) as running, httpx.AsyncClient(trust_env=False) as http:
             running.kill()
             async with asyncio.timeout(30):
