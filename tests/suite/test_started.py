@@ -315,15 +315,14 @@ def test_an_application_is_served_at_the_judges_port_until_the_block_ends() -> N
     its = given()
 
     async def main() -> None:
-        async with App(hello).start(its) as running, httpx.AsyncClient(trust_env=False) as http:
-            assert running.url == f"http://127.0.0.1:{its.port}"
-            assert (await http.get(running.url)).status_code == 404
-        with pytest.raises(httpx.ConnectError):
-            httpx.get(running.url, trust_env=False, timeout=5)
-        async with App(hello).start(its) as running, httpx.AsyncClient(trust_env=False) as http:
-            running.kill()
-            async with asyncio.timeout(30):
-                while not isinstance(await asked(http, running.url), httpx.TransportError):
+        async with httpx.AsyncClient(trust_env=False) as http:
+            async with App(hello).start(its) as running:
+                assert running.url == f"http://127.0.0.1:{its.port}"
+                assert isinstance(await asked(http, running.url), httpx.Response)
+            assert isinstance(await asked(http, running.url), httpx.TransportError)
+            async with App(hello).start(its) as running, asyncio.timeout(30):
+                running.kill()
+                while isinstance(await asked(http, running.url), httpx.Response):
                     await asyncio.sleep(0.02)
 
     run(main())
