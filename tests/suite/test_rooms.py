@@ -290,11 +290,12 @@ def test_a_subject_that_does_not_start_again_is_told_so() -> None:
         its.room.running = None
         raise Inconclusive("it does not start again: locked")
 
-    subject = Scripted()
-    found = judged(subject, [case("a", play=stops), case("b")])
+    judge = judge_of(Scripted())
+    results = asyncio.run(judge.every([case("a", play=stops), case("b")]))
+    found = {each.title: its for each, its in results}
     assert outcomes(found) == "a:i b:p"
     assert found["a"].reason == "it does not start again: locked"
-    assert subject.did == ["start", "start", "start", "b", "good"], "no room is used again"
+    assert judge.done() == "3 plays, 3 starts", "no room is used again"
 
 
 def test_one_that_hangs_is_told_at_once_and_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,6 +132,20 @@ def test_a_url_without_a_port_is_at_port_80() -> None:
     assert (Running("http://a").port, Running("http://a:81").port) == (80, 81)
 
 
+def test_a_port_with_a_listener_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, drawn = started._ports.randrange, list[int]()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        taken = listener.getsockname()[1]
+        monkeypatch.setattr(started, "LAST_PORT", 65_535 - taken)  # its reservation is possible
+        drawn.append(taken)
+        monkeypatch.setattr(
+            started._ports, "randrange", lambda *_: drawn.pop() if drawn else draw(10_000, 20_000)
+        )
+        assert free_port() != taken
+    assert not drawn
+
+
 def test_a_port_is_reserved_until_64_more_are_taken() -> None:
     def is_reserved(port: int) -> bool:
         with socket.socket(type=socket.SOCK_DGRAM) as sock:
