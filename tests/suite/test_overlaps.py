@@ -249,8 +249,9 @@ def test_what_is_waited_for_is_told_with_the_longest_wait() -> None:
     def waiter(clause: str, seconds: int, **more: Any) -> ServiceCase:
         return case(clause, waits, waits=lambda _: seconds, **more)
 
+    is_over = case("2.1/pay-to", waits=lambda _: 9)
     trouble = {"needs": "world", "disturbs": True}
-    checks = [waiter("2.1/amount", 5), waiter("2.1/asset", 7), case("2.1/network"),
+    checks = [waiter("2.1/amount", 5), waiter("2.1/asset", 7), is_over, case("2.1/network"),
               waiter("2.1/scheme", 50, **trouble)]  # fmt: skip
     judge(OURS, checks=checks, has_clock=False)
     assert told[0] == "waiting for spec/2.1/amount, spec/2.1/asset, for up to 7 s"
