@@ -21,7 +21,7 @@ from x402sim.serving.control.client import ControlClient
 from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
 from x402sim.suite.report.exchange import AGAIN, written
-from x402sim.suite.report.results import Outcome, Result
+from x402sim.suite.report.results import Evidence, Outcome, Result
 from x402sim.suite.service import engine, expect
 from x402sim.suite.service.answers import Challenge, TargetAnswer, find_session_id, read_402
 from x402sim.suite.service.case import HOW_TO_PROVIDE, ServiceCase
@@ -248,6 +248,7 @@ def test_each_outcome_has_its_result() -> None:
     failed, inconclusive, passed, observed = results
     assert (passed.expected, passed.actual, observed.expected) == (None, None, None)
     assert (failed.expected, failed.actual) == ("the answer: 2", "1")
+    assert failed.evidence == Evidence(about="the answer", answer="1", place="spec/2.1/amount")
     assert [each.head for each in failed.exchanges] == ["GET http://target/ -> 404"]
     assert failed.rerun.endswith("--only spec/2.1/amount")
     assert inconclusive.reason == "no idea"

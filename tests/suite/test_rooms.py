@@ -480,14 +480,13 @@ def test_an_end_or_another_failure_is_repeated_after_confirmed_jams_too() -> Non
 def test_after_most_jams_the_plays_of_a_jammed_room_are_inconclusive(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rooms, "MOST_JAMS", 1)
-    subject = Scripted({"a": "j", "c": "j"})
-    judge = judge_of(subject)
-    cases = [case("a", kind=ALONE), *of("b c")]
-    found = {each.played_as: its for each, its in asyncio.run(judge.every(cases))}
-    assert outcomes(found) == "a:f b:i c:i"
+    monkeypatch.setattr(rooms, "MOST_JAMS", 2)
+    subject = Scripted(dict.fromkeys("acd", "j"))
+    assert outcomes(judged(subject, [case("a", kind=ALONE), *of("b c")])) == "a:f b:p c:f"
+    found = judged(subject, [*of("a d", kind=ALONE), *of("b c")])
+    assert outcomes(found) == "a:f b:i c:i d:f"
     assert found["b"].reason == (
-        "after this or another case a good payment fails, as it does after 1 others"
+        "after this or another case a good payment fails, as it does after 2 others"
     )
     assert subject.did[-4:] == ["start", "b", "c", "good"], "it looks for no more"
 

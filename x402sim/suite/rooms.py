@@ -472,8 +472,8 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
                     self.trouble.jams += 1
                     played = self._jammed(played, group, broken)
                 results += await self._certain(group, played)
-                if end and group is ended and played.ended and self.trouble.in_play:
-                    self.trouble.ends.remove(end)  # it is one with the play's failure
+                if end and group is ended and self.trouble.in_play:
+                    self.trouble.ends.remove(end)  # all ends together are one failure
         return results
 
     async def _in_turn(
