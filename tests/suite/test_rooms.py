@@ -726,6 +726,12 @@ def test_plays_that_wait_run_beside_the_others_except_of_a_subject_that_runs_alo
     assert at_once == [0, most], "two that wait, and one other"
 
 
+def test_a_failed_play_whose_repetition_ends_it_is_not_played_a_third_time() -> None:
+    subject = Scripted({"a": "e", "b": "xe"})
+    assert outcomes(judged(subject, of("a b", kind=ALONE))) == "a:f b:i"
+    assert subject.did.count("b") == 2
+
+
 @pytest.mark.parametrize(("letter", "waits"), [(".", 0), ("e", 0), ("j", 3)])
 def test_the_exit_of_a_subject_is_waited_for_only_after_a_failed_good_payment(
     letter: str, waits: int, monkeypatch: pytest.MonkeyPatch
