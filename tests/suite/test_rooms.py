@@ -916,7 +916,9 @@ def test_an_offer_is_judged_though_nothing_can_be_bought() -> None:
 
 def test_cases_of_a_dialect_that_is_not_spoken_alone_are_no_failure_of_the_subject() -> None:
     controls = {"v1": [ControlPlay(why="no offer")], "v2": [ControlPlay(played=tried())]}
-    assert by_rooms(Scripted(), of("a", dialect="v1"), controls) == []
+    judgings: list[Judging[Any]] = []
+    assert by_rooms(Scripted(), of("a", dialect="v1"), controls, judgings.append) == []
+    assert judgings[0].plan.lines == ()
 
 
 def test_a_control_that_breaks_something_fails_if_it_fails_twice_and_its_cases_are_unclear() -> (
@@ -925,7 +927,10 @@ def test_a_control_that_breaks_something_fails_if_it_fails_twice_and_its_cases_a
     failed = tried(dialect="v1", found=WRONG)
     broken = ControlPlay(why="it moves money", played=failed, is_broken=True)
     controls = {"v1": [broken, broken]}
-    found = {each.id: each for each in by_rooms(Scripted(), of("a", dialect="v1"), controls)}
+    judgings: list[Judging[Any]] = []
+    results = by_rooms(Scripted(), of("a", dialect="v1"), controls, judgings.append)
+    assert judgings[0].plan.lines == (), "a subject with a failure is not invalid"
+    found = {each.id: each for each in results}
     assert {name: each.outcome for name, each in found.items()} == {
         "server/a/control": Outcome.FAILED,
         "server/a/a": Outcome.INCONCLUSIVE,
