@@ -151,8 +151,10 @@ class Judge(rooms.RoomJudge[Any, Any]):
     """The dialects of each good payment; empty for all."""
 
     async def open(self, kind: Any, name: str) -> Any:
+        seconds = 0.003 * self.opened  # no two rooms are closed at the same time
+
         async def close() -> None:
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(seconds)
             self.closed.append(name)
 
         world = AsyncExitStack()
