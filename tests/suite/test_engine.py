@@ -17,11 +17,12 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum, recover
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import read_header
+from x402sim.serving.control.client import ControlClient
 from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
 from x402sim.suite.report.exchange import AGAIN, written
-from x402sim.suite.report.results import Outcome, Result
-from x402sim.suite.service import expect
+from x402sim.suite.report.results import Evidence, Outcome, Result
+from x402sim.suite.service import engine, expect
 from x402sim.suite.service.answers import Challenge, TargetAnswer, find_session_id, read_402
 from x402sim.suite.service.case import HOW_TO_PROVIDE, ServiceCase
 from x402sim.suite.service.control_api import SETTLE
@@ -31,7 +32,7 @@ from x402sim.suite.service.options import Options
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.service.target import Target
-from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
+from x402sim.suite.verdict import CheckFailed, Inconclusive, NotReady, Skipped
 from x402sim.world.faults import Fault
 
 OURS = World(seed=1)
@@ -85,6 +86,56 @@ def test_a_target_that_refuses_everything_does_not_pass_a_refusal() -> None:
     assert "the control (payment) was not accepted" in result.reason
 
 
+@pytest.mark.parametrize("control", ["unpaid", "payment", "session"])
+def test_each_control_is_accepted_by_a_service_that_works_and_by_no_other(control: Any) -> None:
+    needs = {"payment": "funds", "session": "funds, sessions"}.get(control, "")
+    holds_by_it = case("2.1/scheme", control=control, needs=needs)
+    assert judge(OURS, checks=[holds_by_it])[0].outcome is Outcome.PASSED
+    (result,) = judged(refuses_all(), [holds_by_it], payer=WALLET, budget_base=10**6)
+    assert result.reason.startswith(f"the control ({control}) was not accepted: expected ")
+    assert not result.cases[0].has_begun
+
+
+@pytest.mark.parametrize(("control", "serves"), [("payment", "opened"), ("session", "ask")])
+def test_a_control_that_is_paid_for_must_be_served(
+    control: Any, serves: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuses(*_: Any, **__: Any) -> TargetAnswer:
+        return CHALLENGE
+
+    monkeypatch.setattr(Probe, serves, refuses)
+    (result,) = judge(OURS, checks=[case("2.1/scheme", control=control, needs="funds, sessions")])
+    assert f"the control ({control}) was not accepted: expected " in result.reason
+
+
+def test_what_is_left_out_or_whose_need_turns_out_missing_says_whether_it_has_begun() -> None:
+    def ends_early(clause: str, **more: Any) -> ServiceCase:
+        return case(clause, always_fails, ends=None, **more)
+
+    missing = case("2.1/asset", ends=Skipped("nothing there"))
+    left, begun = judged(refuses_all(), [ends_early("2.1/amount", needs="funds"), missing])
+    assert left.outcome is begun.outcome is Outcome.SKIPPED
+    assert [each.cases[0].has_begun for each in (left, begun)] == [False, True]
+
+
+def test_only_a_world_that_a_case_has_changed_is_cleared_of_faults() -> None:
+    asked: list[str] = []
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        return httpx.Response(200, json={})
+
+    changes = case("2.1/amount", lambda probe: probe.world.post("crash"))
+    world = ControlClient(
+        httpx.AsyncClient(transport=httpx.MockTransport(serve), base_url="http://w")
+    )
+    assert judged(refuses_all(), [holds], control=world)[0].outcome is Outcome.PASSED
+    assert asked == []
+    assert judged(refuses_all(), [changes], control=world)[0].outcome is Outcome.PASSED
+    assert asked == ["/crash", "/faults/clear"]
+    assert judged(refuses_all(), [changes])[0].outcome is Outcome.SKIPPED
+
+
 def test_a_control_refused_at_the_end_makes_passes_inconclusive() -> None:
     turned_off = []
 
@@ -100,13 +151,104 @@ def test_a_control_refused_at_the_end_makes_passes_inconclusive() -> None:
     assert "at the end of the run" in result.reason
 
 
+@pytest.fixture
+def tries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The controls tried; each holds."""
+    tried: list[str] = []
+
+    async def holds(probe: Probe, control: str, payer: object = None) -> None:
+        tried.append(control)
+
+    monkeypatch.setattr(engine, "try_control", holds)
+    return tried
+
+
+def test_only_what_holds_by_its_control_waits_for_the_control_to_be_tried_again(
+    tries: list[str],
+) -> None:
+    holds_by_it = case("2.1/scheme", control="payment")
+    fails_with_it = case("2.1/timeout", always_fails, control="payment")
+    found = judged(refuses_all(), [holds_by_it, fails_with_it, holds])
+    assert [each.id for each in found] == [
+        "spec/2.1/timeout",
+        "spec/2.1/network",
+        "spec/2.1/scheme",
+    ]
+    assert [each.outcome for each in found] == [Outcome.FAILED, Outcome.PASSED, Outcome.PASSED]
+    assert tries == ["payment", "payment"]
+    tries.clear()
+    judged(refuses_all(), [fails_with_it])
+    assert tries == ["payment"], "no payment proves anything about a failure"
+
+
+def test_what_holds_by_its_control_is_unclear_if_the_service_stops_later(tries: list[str]) -> None:
+    async def stops(probe: Probe) -> None:
+        probe.setting.stopped = "it stopped"
+
+    cases = [case("2.1/scheme", control="payment"), case("2.1/asset", stops), holds]
+    found = judged(refuses_all(), cases)
+    assert {each.id: (each.outcome, each.reason) for each in found} == {
+        "spec/2.1/asset": (Outcome.PASSED, ""),
+        "spec/2.1/network": (Outcome.INCONCLUSIVE, "it stopped"),
+        "spec/2.1/scheme": (Outcome.INCONCLUSIVE, "it stopped"),
+    }
+    assert tries == ["payment"]
+
+
+def test_without_a_world_the_first_failure_counts_whatever_ran_beside() -> None:
+    left = [2, 1]
+
+    async def looks(probe: Probe) -> None:
+        await probe.wait(0.01)
+        expect.equal("the answer", left.pop(0), 1)
+
+    looks = case("2.1/amount", looks, waits=lambda _: 0)
+    found = judged(refuses_all(), [looks, holds])
+    assert {each.id: each.outcome for each in found}["spec/2.1/amount"] is Outcome.FAILED
+    assert left == [1], "a payment may be real money"
+
+
+def test_a_run_that_breaks_off_ends_the_cases_that_wait() -> None:
+    ended: list[str] = []
+
+    async def waits(probe: Probe) -> None:
+        try:
+            await probe.setting.scheduler.waiting(asyncio.Event().wait())
+        finally:
+            ended.append("it has ended")
+
+    async def main() -> None:
+        cases = [
+            case("2.1/amount", waits, waits=lambda _: 1),
+            case("2.1/asset", ends=NotReady("no")),
+        ]
+        with pytest.raises(NotReady):
+            [each async for each in run(setting_for(refuses_all()), cases)]
+        assert ended == ["it has ended"]
+
+    asyncio.run(main())
+
+
+def test_each_id_is_told_when_it_begins() -> None:
+    begun: list[str] = []
+
+    async def main() -> None:
+        async for _ in run(setting_for(refuses_all()), [broken, holds, holds], begun.append):
+            pass
+
+    asyncio.run(main())
+    assert begun == ["spec/2.1/amount", "spec/2.1/network"]
+
+
 def test_each_outcome_has_its_result() -> None:
     results = judged(refuses_all(), [broken, unclear, holds, sings])
     assert [result.outcome for result in results] == [
         Outcome.FAILED, Outcome.INCONCLUSIVE, Outcome.PASSED, Outcome.OBSERVED,
     ]  # fmt: skip
-    failed, inconclusive, _, observed = results
+    failed, inconclusive, passed, observed = results
+    assert (passed.expected, passed.actual, observed.expected) == (None, None, None)
     assert (failed.expected, failed.actual) == ("the answer: 2", "1")
+    assert failed.evidence == Evidence(about="the answer", answer="1", place="spec/2.1/amount")
     assert [each.head for each in failed.exchanges] == ["GET http://target/ -> 404"]
     assert failed.rerun.endswith("--only spec/2.1/amount")
     assert inconclusive.reason == "no idea"

@@ -13,7 +13,7 @@ from x402sim import TESTNET, World
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.protocol.crypto import Address
 from x402sim.suite.report.results import Outcome, Result
-from x402sim.suite.service import expect
+from x402sim.suite.service import engine, expect
 from x402sim.suite.service.case import ServiceCase
 from x402sim.suite.service.control_api import SETTLE
 from x402sim.suite.service.engine import all_checks
@@ -174,6 +174,86 @@ def test_where_the_clock_turns_each_check_restarts_the_target_itself() -> None:
     assert worlds[0].process.crashes == 2
 
 
+def test_a_case_that_ends_before_the_restart_holds_up_no_other() -> None:
+    log: list[str] = []
+    never_ready = case("2.1/network", ends=Skipped("nothing to see"), needs="restart")
+    judge(OURS, checks=[never_ready, prepared("2.1/amount", log)], has_clock=False)
+    assert log == ["prepared", "looked"]
+
+
+def test_a_restart_of_a_case_with_faults_alone_takes_place() -> None:
+    log: list[str] = []
+
+    async def restarts(probe: Probe) -> None:
+        await probe.restart()
+        log.append("looked")
+
+    alone = case("2.1/amount", restarts, needs="world, restart", disturbs=True)
+    assert judge(OURS, checks=[alone], has_clock=False)[0].reason == ""
+    assert log == ["looked"]
+
+
+def test_what_prepares_for_the_restart_has_prepared_before_a_fault_strikes_all() -> None:
+    log: list[str] = []
+
+    async def prepares(probe: Probe) -> None:
+        await probe.wait(20)
+        log.append("prepared")
+        await probe.restart()
+
+    async def breaks(probe: Probe) -> None:
+        log.append("a fault")
+
+    checks = [
+        case("2.1/asset", breaks, needs="world", disturbs=True),
+        case("2.1/amount", prepares, needs="restart"),
+    ]
+    judge(OURS, checks=checks, has_clock=False)
+    assert log == ["prepared", "a fault"]
+
+
+def test_a_case_can_wait_for_all_that_do_not_wait() -> None:
+    log: list[str] = []
+
+    async def waits(probe: Probe) -> None:
+        await probe.setting.scheduler.wait_for_the_rest()
+        log.append("the rest is over")
+
+    async def acts(probe: Probe) -> None:
+        log.append("another acts")
+
+    checks = [case("2.1/amount", waits, waits=lambda _: 5), case("2.1/asset", acts)]
+    judge(OURS, checks=checks, has_clock=False)
+    assert log == ["another acts", "the rest is over"]
+
+
+def test_what_is_waited_for_is_told_with_the_longest_wait() -> None:
+    told: list[str] = []
+
+    async def waits(probe: Probe) -> None:
+        probe.setting.tell = told.append
+        await probe.wait(5)
+
+    def waiter(clause: str, seconds: int, **more: Any) -> ServiceCase:
+        return case(clause, waits, waits=lambda _: seconds, **more)
+
+    is_over = case("2.1/pay-to", waits=lambda _: 9)
+    trouble = {"needs": "world", "disturbs": True}
+    checks = [waiter("2.1/amount", 5), waiter("2.1/asset", 7), is_over, case("2.1/network"),
+              waiter("2.1/scheme", 50, **trouble)]  # fmt: skip
+    judge(OURS, checks=checks, has_clock=False)
+    assert told[0] == "waiting for spec/2.1/amount, spec/2.1/asset, for up to 7 s"
+    told.clear()
+
+    async def for_long(probe: Probe) -> None:
+        await waits(probe)
+        await probe.wait(45)
+
+    last = case("2.1/scheme", for_long, waits=lambda _: 50, **trouble)
+    judge(OURS, checks=[waiter("2.1/amount", 5), last], has_clock=False)
+    assert told[-1] == "waiting for spec/2.1/scheme, for up to 50 s"
+
+
 def test_a_restart_that_fails_fails_for_all_and_is_tried_once() -> None:
     tries: list[int] = []
 
@@ -304,6 +384,70 @@ def test_what_fails_beside_a_refund_in_trouble_only_is_judged_once_more_in_quiet
     assert left == seen == []
 
 
+@pytest.mark.parametrize("how", [{"needs": "world, restart"}, {"disturbs": True}])
+def test_what_restarts_or_is_in_trouble_itself_is_not_judged_once_more_in_quiet(
+    how: dict[str, Any],
+) -> None:
+    async def waits(probe: Probe) -> None:
+        await probe.wait(9)
+
+    trouble = case("2.1/asset", waits, needs="world", disturbs=True, waits=lambda _: 9)
+    fails, left = moody("2.1/amount", 2, 1, **how)
+    found = judged(fails, trouble)["2.1/amount"]
+    assert (found.outcome, left) == (Outcome.INCONCLUSIVE, [])
+    assert found.reason.startswith("it failed beside spec/2.1/asset ")
+
+
+def test_what_fails_after_a_fault_that_strikes_all_is_repeated_alone_and_once() -> None:
+    fails, left = moody("2.1/amount", 2, 3, disturbs=True, waits=None)
+    assert judged(breaks, fails)["2.1/amount"].outcome is Outcome.FAILED
+    assert left == []
+
+
+def test_what_fails_beside_a_fault_of_its_own_id_is_repeated() -> None:
+    fails, left = moody("2.1/asset", 2, 1, disturbs=True, waits=None)
+    assert judged(breaks, fails)["2.1/asset"].outcome is Outcome.INCONCLUSIVE
+    assert left == []
+
+
+def test_where_the_clock_turns_the_first_failure_counts() -> None:
+    fails, left = moody("2.1/amount", 2, 1)
+    assert judged(breaks, fails, has_clock=True)["2.1/amount"].outcome is Outcome.FAILED
+    assert left == [1]
+
+
+@pytest.mark.parametrize(
+    ("others", "trouble_ends", "times"),
+    [
+        ("", None, 0),
+        ("trouble", None, 1),
+        ("restart", None, 1),
+        ("trouble restart", None, 1),
+        ("trouble restart", Skipped("no refund"), 2),
+    ],
+)
+def test_after_faults_the_service_recovers_before_refunds_or_a_restart_are_waited_for(
+    others: str, trouble_ends: Exception | None, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recoveries: list[int] = []
+
+    async def recovers(setting: Any) -> None:
+        recoveries.append(1)
+        setting.scheduler.overlaps.recovered()
+
+    async def waits(probe: Probe) -> None:
+        await probe.wait(1)
+
+    monkeypatch.setattr(engine, "recover", recovers)
+    cases = {
+        "trouble": case("2.1/network", waits, needs="world", disturbs=True, waits=lambda _: 1,
+                        ends=trouble_ends),
+        "restart": case("2.1/scheme", needs="restart"),
+    }  # fmt: skip
+    judged(breaks, *(cases[each] for each in others.split()))
+    assert len(recoveries) == times
+
+
 def test_a_case_that_disturbs_says_so() -> None:
     async def breaks(probe: Probe) -> None:
         await probe.world.fault(SETTLE(does="refuse"))
@@ -335,7 +479,7 @@ def moody(clause: str, *answers: int, **how: Any) -> tuple[ServiceCase, list[int
         await probe.wait(1)
         expect.equal("the answer", left.pop(0), 1)
 
-    return case(clause, looks, waits=lambda _: 1, needs="world", **how), left
+    return case(clause, looks, **{"waits": lambda _: 1, "needs": "world", **how}), left
 
 
 def test_a_revert_is_of_the_payer_though_another_transaction_is_mined_first(
@@ -366,6 +510,48 @@ def test_what_fails_beside_others_and_holds_alone_is_inconclusive_and_says_with_
     assert result.reason == (
         "it failed beside spec/2.1/asset (expected the answer: 1, got 2); played again alone, it holds"
     )
+
+
+@pytest.mark.parametrize(("others", "ends"), [(6, "2.1/scheme ("), (7, "2.1/scheme, … (")])
+def test_of_the_neighbours_of_a_failure_six_are_named(others: int, ends: str) -> None:
+    clauses = "2.1/asset 2.1/network 2.1/pay-to 2.1/resource 2.1/timeout 2.1/scheme 2.1/validity"
+    fails, _ = moody("2.1/amount", 2, 1)
+    result = judged(fails, *map(case, clauses.split()[:others]))["2.1/amount"]
+    assert f", spec/{ends}expected" in result.reason
+
+
+def test_the_service_recovers_before_a_failure_is_judged_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recoveries, said = list[int](), list[str]()
+
+    async def recovers(setting: Any) -> None:
+        recoveries.append(1)
+        setting.scheduler.overlaps.recovered()
+
+    async def waits(probe: Probe) -> None:
+        probe.setting.tell = said.append
+        await probe.wait(1)
+
+    monkeypatch.setattr(engine, "recover", recovers)
+    trouble = case("2.1/asset", waits, needs="world", disturbs=True, waits=lambda _: 1)
+    judged(moody("2.1/amount", 2, 1)[0], trouble)
+    assert "judging spec/2.1/amount once more, which failed beside refunds in trouble" in said
+    assert len(recoveries) == 2, "before the refund is waited for, and before the case"
+
+
+def test_the_service_recovers_before_each_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
+    recoveries, said = list[int](), list[str]()
+
+    async def recovers(setting: Any) -> None:
+        setting.tell = said.append
+        recoveries.append(1)
+
+    monkeypatch.setattr(engine, "recover", recovers)
+    fails, _ = moody("2.1/amount", 2, 1)
+    judged(fails, case("2.1/asset"))
+    assert len(recoveries) == 1
+    assert said == ["repeating spec/2.1/amount alone, which has failed beside others"]
 
 
 def test_what_fails_alone_too_has_failed() -> None:

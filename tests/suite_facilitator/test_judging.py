@@ -30,7 +30,6 @@ from x402sim.suite.fixture import CaseOfTest
 from x402sim.suite.kept import filled
 from x402sim.suite.money import Transfer
 from x402sim.suite.report.results import CaseResult, Outcome
-from x402sim.suite.started import error_lines
 from x402sim.suite.verdict import Skipped
 
 pytest_plugins = ["pytester"]
@@ -128,48 +127,6 @@ def test_a_command_that_ends_is_told_with_its_last_line(tmp_path: Path) -> None:
     assert "it wrote: no port today" in told[0]["reason"]
     assert "it ended by itself, exit code 1 (a payer, which ends, is judged by" in words(done)
     assert "it wrote: no port today" in words(done)
-
-
-NODE = """node:internal/modules/cjs/loader:1210
-  throw err;
-  ^
-
-Error: Cannot find module '/app/shop.js'
-    at Module._resolveFilename (node:internal/modules/cjs/loader:1207:15) {
-  code: 'MODULE_NOT_FOUND',
-  requireStack: []
-}
-
-Node.js v20.20.2
-"""
-PYTHON = """Traceback (most recent call last):
-  File "/app/shop.py", line 3, in <module>
-    import flask
-ModuleNotFoundError: No module named 'flask'
-"""
-RUBY = """a.rb:13:in 'parse': unexpected token (JSON::ParserError)
-\tfrom a.rb:13:in '<main>'
-"""
-UVICORN = """INFO:     Waiting for application startup.
-ERROR:    [Errno 98] error while attempting to bind on address ('127.0.0.1', 8000)
-INFO:     Waiting for application shutdown.
-"""
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        (NODE, "Error: Cannot find module '/app/shop.js'"),
-        (PYTHON, "ModuleNotFoundError: No module named 'flask'"),
-        (UVICORN, "ERROR:    [Errno 98] error while attempting to bind on address"),
-        (RUBY, "a.rb:13:in 'parse': unexpected token (JSON::ParserError)"),
-        ("ready\nno port today\n", "no port today"),
-        ("", "nothing"),
-    ],
-)
-def test_of_an_output_the_error_is_told(text: str, told: str) -> None:
-    assert error_lines(text).startswith(told)
-    assert "Node.js" not in error_lines(text)
 
 
 def test_a_command_gets_the_judges_variables_in_its_words() -> None:

@@ -160,12 +160,13 @@ class Played(Generic[AnyCase]):
             if isinstance(self.found[case], Violation):
                 evidence = (self.show(),) if self.show else record(self.play.exchanges)
             found = result(case, self.found[case], evidence, self.log)
-            if found.loss and case not in self._dearest:
+            if case not in self._dearest:
                 found = msgspec.structs.replace(found, loss=None)
         elif isinstance(self.left, Skipped):
             found = skipped(case, self.left)
         else:
-            found = unclear(case, self.left or "it ended before it was looked at")
+            assert self.left is not None
+            found = unclear(case, self.left)
         return msgspec.structs.replace(found, seconds=round(self.seconds, 3))
 
     @property
@@ -318,6 +319,8 @@ class Judging(Generic[AnyCase]):
                 yield of_id(its, found, self.rerun)
         async for case, done in self.judge.run(self.plan.cases, on_begin):
             found[case] = done
-            its = cases[case.id]
-            if all(each in found for each in its):
+            its = cases.get(case.id, [])  # empty for a control that was not chosen
+            if its and all(each in found for each in its):
                 yield of_id(its, found, self.rerun)
+        for its in by_id(case for case in found if case.id not in cases).values():
+            yield of_id(its, found, self.rerun)

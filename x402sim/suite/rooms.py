@@ -10,10 +10,10 @@ repetition takes these steps here:
   repeated, each with a good payment after it, until the payment fails again: that play jams.
 - After `CONFIRMED_JAMS`, a further jam counts without a repetition. After `MOST_JAMS`, the judge
   looks for no more, and all plays of a jammed room are inconclusive.
-- If the subject ends by itself in a play and in the repetition, the play has failed. Other ends
-  are counted: `MOST_ENDS` ends fail the control.
-- A subject started by the user has one room; failed plays are repeated there. After a failed
-  good payment, the rest is inconclusive.
+- If the subject ends by itself in a play and in the repetition, the play has failed. Ends that
+  fail no MUST are counted: `MOST_ENDS` ends fail the control, chosen or not.
+- A subject started by the user has one room, in which a good payment follows each play; failed
+  plays are repeated there. After a failed good payment, the rest is inconclusive.
 
 Each subject has subclasses: of `Room` with its world, of `Play` with its requests, and of
 `RoomJudge` with its good payment. `in_rooms` plans a judgement and begins the run.
@@ -25,7 +25,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, get_args
 
 import httpx
 import msgspec
@@ -34,6 +34,7 @@ from x402sim.chain.base import ChainError
 from x402sim.clock import stopwatch
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
 from x402sim.rng import Rng
+from x402sim.spec.clauses import Level
 from x402sim.suite.case import by_play
 from x402sim.suite.engine import (
     CaseResults,
@@ -120,13 +121,19 @@ class Room(ABC):
 
     async def close(self) -> None:
         """Stop the subject and the world of the room."""
-        await self._stop()
-        await self._stack.aclose()
+        try:
+            await self._stop()
+        finally:
+            await self._stack.aclose()
 
     @property
     def has_ended(self) -> str:
         """How the subject ended by itself; empty while it runs, or is stopped by the judge."""
         return self.running.has_ended if self.running else ""
+
+    def ending(self) -> str:
+        """Return the end of the subject's output, in a sentence; empty while it is stopped."""
+        return self.running.ending() if self.running else ""
 
 
 class Answered(Protocol):
@@ -205,7 +212,7 @@ class Trouble:
     | `MOST_JAMS` plays have jammed the subject | a jam is not singled out any more |
     | `CONFIRMED_JAMS` plays have jammed it twice | a jam counts at once |
     | it has ended twice `in_play` | a play in which it ends is inconclusive |
-    | `MOST_ENDS` other `ends` | the control has failed |
+    | `MOST_ENDS` `ends` that failed no MUST | the control has failed |
     | it is `lost` | nothing is played: the user's own subject serves nobody any more |
     """
 
@@ -213,7 +220,7 @@ class Trouble:
     confirmed: int = 0
     in_play: str = ""
     ends: list[str] = field(default_factory=list)
-    """How the subject ended, after which play; the repeated play did not show it again."""
+    """How the subject ended, after which play, and no MUST has failed for it."""
     lost: str = ""
 
     def needs_no_second(self, first: Played[Any]) -> bool:
@@ -221,12 +228,13 @@ class Trouble:
         is_usual = first.jams and not first.ended and self.confirmed >= CONFIRMED_JAMS
         return bool(self.lost) or is_usual
 
-    def ended(self, name: str, first: Played[Any], second: Played[Any]) -> None:
+    def ended(self, name: str, *plays: Played[Any], fails_must: bool) -> None:
         """Note that the subject ended by itself in a play, in the repetition, or in both."""
-        if first.ended and second.ended:
+        ends = [play.ended for play in plays if play.ended]
+        if len(ends) == len(plays):
             self.in_play = name
-        elif how := first.ended or second.ended:
-            self.ends.append(f"{how}, after {name}")
+        if len(ends) < len(plays) or not fails_must:
+            self.ends += [f"{how}, after {name}" for how in ends]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -261,17 +269,18 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
     """Tells the user that the subject does not answer; `once` tells only the first time."""
     opened: int = 0
     """The number of opened rooms."""
+    controls: RoomResults = field(default_factory=list)
+    """The controls played before any other play, in the `dialects`."""
     _idle: dict[RoomKind, list[AnyRoom]] = field(default_factory=dict)
     _rooms: list[AnyRoom] = field(default_factory=list)
     _busy: asyncio.Semaphore = field(init=False)
     _waiting: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
-        most, self.jobs = self.subject.most_at_once, self.jobs or os.cpu_count() or 2
-        if most is not None:
-            self.jobs = min(self.jobs, most)
+        is_single = self.subject.is_single
+        self.jobs = 1 if is_single else self.jobs or os.cpu_count() or 2
         self._busy = asyncio.Semaphore(self.jobs)
-        self._waiting = self._busy if most is not None else asyncio.Semaphore(self.beside)
+        self._waiting = self._busy if is_single else asyncio.Semaphore(self.beside)
 
     # --- the methods of each subject --------------------------------------------------------
 
@@ -310,9 +319,8 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
             return self._rooms[0]
         if not is_fresh and (idle := self._idle.get(kind)):
             return idle.pop()
-        if (most := self.subject.most_at_once) is not None:
-            while len(self._rooms) >= most:  # rooms of other kinds have every place
-                await self.leave(self._rooms[0], keep=False)
+        if self.subject.is_single and self._rooms:  # of another kind
+            await self.leave(self._rooms[0], keep=False)
         self.opened += 1
         with patiently(self.tell, f"{self.subject.shown} is started, and does not answer"):
             room = await self.open(kind, f"{kind.name} {self.opened}")
@@ -328,6 +336,8 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         if keep and not room.has_ended:
             self._idle.setdefault(room.kind, []).append(room)
             return
+        if keep:
+            self.trouble.ends.append(f"{room.has_ended}, after a good payment")
         self._rooms.remove(room)
         for idle in self._idle.values():
             if room in idle:
@@ -335,10 +345,12 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         await room.close()
 
     async def close(self) -> None:
-        """Close every room."""
+        """Close every room, and then raise the first error."""
         rooms, self._rooms = self._rooms, []
-        self._idle.clear()
-        await asyncio.gather(*(room.close() for room in rooms))
+        ended = await asyncio.gather(*(room.close() for room in rooms), return_exceptions=True)
+        for wrong in ended:
+            if wrong is not None:
+                raise wrong
 
     # --- plays ------------------------------------------------------------------------------
 
@@ -366,23 +378,24 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
                 )
         finally:
             await room.tidy()
-        return replace(played, log=room.running.ending() if room.running else "")
+        return replace(played, log=room.ending())
 
     def _ends(self, played: Played[RoomCase], room: AnyRoom) -> Played[RoomCase]:
         """Return a play during which the subject ended by itself: its answers are no findings."""
-        running = room.running
-        if running is None or not (how := running.has_ended):
+        if not (how := room.has_ended):
             return played
-        return replace(played, found={}, left=Inconclusive(how), ended=how, log=running.ending())
+        return replace(played, found={}, left=Inconclusive(how), ended=how, log=room.ending())
 
     async def run(
         self, cases: Sequence[RoomCase], on_begin: Callable[[str], None]
     ) -> AsyncIterator[tuple[RoomCase, CaseResult]]:
         """Play the cases; yield each case with a certain result.
 
-        Controls come last: controls fail if the subject ended by itself in several plays.
+        Controls come last: controls fail if the subject ended by itself in several plays. Then a
+        control that is not among the cases has failed, too.
         """
-        controls: RoomResults = []
+        chosen = {*cases}
+        controls = [each for each in self.controls if each[0] not in chosen]
 
         async def work(batch: list[list[RoomCase]]) -> RoomResults:
             waits = max(group[0].waits_s for group in batch)
@@ -396,8 +409,12 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
                 controls.append((case, found))
             else:
                 yield case, found
+        idle = [room.has_ended for rooms in self._idle.values() for room in rooms]
+        self.trouble.ends += [f"{how}, between two plays" for how in idle if how]
         for case, found in controls:
-            yield case, self._with_ends(case, found)
+            its = self._with_ends(case, found)
+            if its is not found or case in chosen:
+                yield case, its
 
     def _with_ends(self, case: RoomCase, found: CaseResult) -> CaseResult:
         """Return the result of a control: a failure if the subject keeps ending by itself."""
@@ -416,15 +433,16 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
 
     def done(self) -> str:
         """Return what was played, and how often the subject ended by itself without a cause."""
-        played = f"{counted(self.plays, 'play')}, {counted(self.starts, 'start')}"
+        work = f"{counted(self.plays, 'play')}, {counted(self.starts, 'start')}"
         ends = self.trouble.ends
-        return f"{played}, {counted(len(ends), 'unexplained end')} ({ends[0]})" if ends else played
+        return f"{work}, {counted(len(ends), 'unexplained end')} ({ends[0]})" if ends else work
 
     async def _judged(self, batch: list[list[RoomCase]]) -> RoomResults:
         """Play some plays in one room, then a good payment; repeat failures."""
         kind = batch[0][0].kind
         results: RoomResults = []
-        todo, is_careful, end = batch, not kind.is_shared, ""
+        todo, is_careful = batch, self.is_fixed or not kind.is_shared
+        ended, end = batch[0], ""
         while todo:
             cases = [case for group in todo for case in group]
             if lost := self.trouble.lost:
@@ -438,23 +456,24 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
             if broken and self.is_fixed:
                 self.trouble.lost = f"nothing can be told any more, as {broken}"
             elif broken and len(done) > 1 and not is_careful:  # one of these plays has jammed
+                ended, played = done[-1]
+                if played.ended:
+                    end = f"{played.ended}, after {ended[0].played_as}"
+                    self.trouble.ends.append(end)
                 if self.trouble.jams < MOST_JAMS:
                     is_careful = True  # the same plays again, each with a good payment after it
-                    group, played = done[-1]
-                    end = played.ended and f"{played.ended}, after {group[0].played_as}"
                     continue
                 todo = todo[len(done) :]
                 results += [each for group, _ in done for each in _doubtful(group)]
                 continue
             todo = todo[len(done) :]
-            if end and not broken:  # the repetition has not ended
-                self.trouble.ends.append(end)
-            end = ""
             for place, (group, played) in enumerate(done, 1):
                 if broken and place == len(done):
                     self.trouble.jams += 1
                     played = self._jammed(played, group, broken)
                 results += await self._certain(group, played)
+                if end and group is ended and self.trouble.in_play:
+                    self.trouble.ends.remove(end)  # all ends together are one failure
         return results
 
     async def _in_turn(
@@ -507,14 +526,16 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
             return [(case, first.of(case)) for case in group]
         room = await self.room(group[0].kind, is_fresh=True)
         second = await self.played(group, room)
-        broken = await self._broken(room, [group[0].dialect])
-        if broken:
-            second = self._jammed(self._ends(second, room), group, broken)
+        if broken := await self._broken(room, [group[0].dialect]):
+            second = self._ends(second, room)
+            if first.jams or not second.ended:  # a single end is no failure of the play
+                second = self._jammed(second, group, broken)
         await self.leave(room, keep=False)
         if first.ended and second.ended and trouble.in_play:  # of another play, meanwhile
             return await self._certain(group, first)
-        trouble.ended(name, first, second)
-        if first.ended and not second.ended:
+        fails_must = any(case.level == "MUST" for case in group)
+        trouble.ended(name, first, second, fails_must=fails_must)
+        if first.ended:
             return [(case, second.of(case)) for case in group]
         trouble.confirmed += first.jams and second.jams
         return [(case, of_two(first.of(case), second.of(case))) for case in group]
@@ -524,20 +545,18 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
     ) -> Played[RoomCase]:
         """Return a play that has jammed the subject; the jam is a failure of one case.
 
-        The case has held until now: a MUST, or else a SHOULD. If a MUST of the play has failed
-        already, the jam is no second failure.
+        The case is one of the highest level. If one of this level has failed already, the jam is
+        no second failure.
         """
         fault = replace(self.after, actual=f"after this, {broken}")
         if played.ended:
             fault = replace(ENDS, actual=f"after this, {played.ended}")
         found = dict(played.found)
-        levels = {case.level for case in group if isinstance(found.get(case), Violation)}
-        held = [case for case in group if case.level != "MAY" and case.level not in levels]
-        if "MUST" not in levels:
-            for case in sorted(held, key=lambda case: case.level != "MUST")[:1]:
-                found[case] = fault
-        left = Inconclusive(played.ended) if played.ended else None
-        return replace(played, found=found, left=left, jams=True)
+        levels = [[case for case in group if case.level == level] for level in get_args(Level)]
+        highest = next(filter(None, levels))
+        if not any(isinstance(found.get(case), Violation) for case in highest):
+            found[highest[0]] = fault
+        return replace(played, found=found, jams=True)
 
 
 def _is_silent(played: Played[RoomCase]) -> bool:
@@ -590,14 +609,20 @@ class Controls:
 
     @property
     def has_purchase(self) -> bool:
-        """Whether a purchase was possible in a dialect whose control fails."""
-        return any(each.why and each.played is not None for each in self.tried.values())
+        """Whether a purchase was possible in a dialect."""
+        return any(each.played is not None for each in self.tried.values())
 
     @property
     def failed(self) -> list[RoomCase]:
         """The cases of the controls that have failed."""
-        plays = [each.played for each in self.tried.values() if each.why and each.is_broken]
-        return [case for played in plays if played is not None for case in played.found]
+        broken = [each.played for each in self.tried.values() if each.is_broken]
+        return [case for played in broken if played for case in played.found]
+
+    @property
+    def held(self) -> RoomResults:
+        """The cases of the controls that hold, and their results."""
+        sound = [each.played for each in self.tried.values() if not each.why]
+        return [each for played in sound if played for each in played.results]
 
     def result(self, case: RoomCase, *, is_invalid: bool) -> CaseResult | None:
         """Return the result of a case in a dialect whose control has failed; None in another.
@@ -605,9 +630,7 @@ class Controls:
         If the subject `is_invalid`, a control without a purchase counts as failed, too.
         """
         control = self.tried.get(case.dialect)
-        if control is None or not control.why or control.played is None:
-            return None
-        if not (is_invalid or control.is_broken):
+        if control is None or control.played is None or not (is_invalid or control.is_broken):
             return None
         if control.is_broken and case in control.played.found:
             return control.played.of(case)
@@ -653,6 +676,7 @@ async def in_rooms(
         controls = await _try_controls(judge, dialects, control)
         broken = controls.broken
         judge.dialects = tuple(dialect for dialect in dialects if dialect not in broken)
+        judge.controls = controls.held
         planned = plan(broken)
         is_invalid = not (judge.dialects or controls.failed or planned.cases)
         if is_invalid:
@@ -667,8 +691,8 @@ async def in_rooms(
             for case in known
             if case not in to_play
         }
-        unplayed = {case: result for case, result in results.items() if result is not None}
-        silent = {case.dialect for case, result in results.items() if result is None}
+        unplayed = {case: its for case, its in results.items() if its is not None}
+        silent = {case.dialect for case, its in results.items() if its is None}
         unspoken = {str(each): why for each, why in broken.items() if each in silent}
         yield Judging(
             judge=judge,

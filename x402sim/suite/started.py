@@ -162,8 +162,8 @@ class Startable(Protocol[ToStart]):
         """The subject's name in reports."""
 
     @property
-    def most_at_once(self) -> int | None:
-        """How many can run side by side; None for any number."""
+    def is_single(self) -> bool:
+        """Whether only one can run at a time."""
 
     def start(self, given: ToStart) -> AbstractAsyncContextManager[Running]:
         """Start the subject; stop it at the end of the block. Raises `NotReady`."""
@@ -176,8 +176,9 @@ class App(Generic[AnyGiven]):
     make: Callable[[AnyGiven], ASGIApp]
 
     @property
-    def most_at_once(self) -> None:
-        """Any number."""
+    def is_single(self) -> bool:
+        """Any number can run side by side."""
+        return False
 
     @property
     def shown(self) -> str:
@@ -209,9 +210,9 @@ class RunsAlready:
         return Running(self.url)
 
     @property
-    def most_at_once(self) -> int:
-        """One."""
-        return 1
+    def is_single(self) -> bool:
+        """It runs once."""
+        return True
 
     @property
     def shown(self) -> str:
@@ -246,14 +247,14 @@ class Command(Generic[AnyGiven]):
     also: tuple[str, ...] = ()
 
     @property
-    def most_at_once(self) -> int | None:
-        """One at a fixed port; else any number."""
-        return None if "{port}" in self.url else 1
+    def is_single(self) -> bool:
+        """Whether its port is fixed."""
+        return "{port}" not in self.url
 
     @asynccontextmanager
     async def start(self, given: AnyGiven) -> AsyncIterator[Running]:
         """Start the command, in its own group of processes, until it answers; raises `NotReady`."""
-        port = urlsplit(self.url).port or 80 if self.most_at_once else given.port
+        port = Running(self.url).port if self.is_single else given.port
         url = self.url.replace("{port}", str(port))
         environment = {**given.environment(), "PORT": str(port)}
         async with command(self.words, environment, url, also=self.also) as running:
@@ -265,7 +266,7 @@ class Command(Generic[AnyGiven]):
                 )
 
             async def look() -> str:
-                is_there = not running.has_ended and await self.answers(url)
+                is_there = await self.answers(url)
                 if running.has_ended:  # another program answers there
                     raise not_ready(running.has_ended + self.ended)
                 return "" if is_there else f"it did not answer within {self.wait_s:g} s"

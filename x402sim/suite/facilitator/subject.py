@@ -105,7 +105,7 @@ class FacilitatorJudge(rooms.RoomJudge[FacilitatorRoom, Play]):
         if name not in self.thefts or not musts:
             return played
         found = {**played.found, musts[0]: self.thefts[name]}
-        return replace(played, found=found, left=None)
+        return replace(played, found=found)
 
     def play(self, room: FacilitatorRoom, dialect: Dialect, name: str, patience_s: float) -> Play:
         """Return a play in a room."""
@@ -341,7 +341,7 @@ def _plan(
         lines.append(
             f"One world, in turn: {options.shown} runs already, and cannot be started anew"
         )
-    elif judge.subject.most_at_once:
+    elif judge.subject.is_single:
         lines.append("One at a time: its port is fixed; {port} in the URL stands for any")
     lines += [f"Not judged: {dialect.about} ({dialect}): {why}" for dialect, why in broken.items()]
     return Plan(cases=planned, lines=tuple(lines), seconds=seconds)

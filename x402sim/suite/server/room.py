@@ -102,7 +102,7 @@ class Spoken:
 
     words: tuple[str, ...]
     shown: str = ""
-    most_at_once: int | None = None
+    is_single: bool = False
     also: tuple[str, ...] = ()
 
     @asynccontextmanager

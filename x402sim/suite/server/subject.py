@@ -108,7 +108,7 @@ class ServerJudge(rooms.RoomJudge[ServerRoom, Play]):
 
     async def open(self, kind: RoomKind, name: str) -> ServerRoom:
         """Open a room, and start one server in it, or two; raises `NotReady` and `Lacking`."""
-        if kind is REPLICAS and (not self.shares or self.subject.most_at_once is not None):
+        if kind is REPLICAS and (not self.shares or self.subject.is_single):
             raise Lacking(
                 "it needs two servers with one store, each at the port that the judge gives: "
                 "say so with --shared-store"
@@ -538,7 +538,7 @@ def _plan(
         if case.dialect in judge.dialects or (case.dialect in offers and case.section == OFFER)
     ]
     plays = {case.played_as: case for case in planned}
-    is_alone = judge.subject.most_at_once is not None
+    is_alone = judge.subject.is_single
     beside = 1 if is_alone else judge.beside
     restarts = sum(case.section == RESTART for case in plays.values()) * judge.restarts
     waits_s = sum(case.waits_s for case in plays.values()) / beside

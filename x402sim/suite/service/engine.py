@@ -12,7 +12,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, assert_never
+from typing import Any, assert_never
 
 import msgspec
 
@@ -22,7 +22,6 @@ from x402sim.spec.needs import Need
 from x402sim.suite import redact
 from x402sim.suite.case import HOLDS, by_id, clarity
 from x402sim.suite.engine import (
-    CaseResults,
     Judging,
     Plan,
     attempt,
@@ -35,7 +34,14 @@ from x402sim.suite.report.results import CaseResult, Evidence, Outcome, Result
 from x402sim.suite.service import expect
 from x402sim.suite.service.background import recover
 from x402sim.suite.service.case import Control, ServiceCase
-from x402sim.suite.service.plan import Order, in_groups, is_beside, is_patient_enough, why_left
+from x402sim.suite.service.plan import (
+    CONTROL_REQUESTS,
+    Order,
+    in_groups,
+    is_beside,
+    is_patient_enough,
+    why_left,
+)
 from x402sim.suite.service.probe import Probe
 from x402sim.suite.service.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Lacking, Skipped
@@ -113,20 +119,20 @@ class ServiceJudge:
         Results that depend on a control come last, after each control was tried again: a target
         that has begun to refuse everything would pass every check that expects a refusal.
         """
-        waiting: CaseResults[ServiceCase] = []
+        waiting: list[tuple[ServiceCase, CaseResult, Control]] = []
         async for case, found in self._judged(cases, functools.cache(on_begin)):
-            if case.control and found.outcome in HOLDS:
-                waiting.append((case, found))
+            if (control := case.control) and found.outcome in HOLDS:
+                waiting.append((case, found, control))
             else:
                 yield case, found
-        for case, found in waiting:
-            yield case, doubted(case, found, await self._why_doubted(case.control))
+        for case, found, control in waiting:
+            yield case, doubted(case, found, await self._why_doubted(control))
 
-    async def _why_doubted(self, control: Control | Literal[""]) -> str | None:
+    async def _why_doubted(self, control: Control) -> str | None:
         """Return why a case with a control proves nothing; None if the control holds to the end."""
         setting = self.setting
-        if setting.stopped or not control:
-            return setting.stopped or None
+        if setting.stopped:
+            return setting.stopped
         if control not in setting.last_controls:
             setting.last_controls[control] = await try_control(Probe(setting), control)
         if problem := setting.last_controls[control]:
@@ -350,7 +356,7 @@ async def try_control(probe: Probe, control: Control, payer: Wallet | None = Non
                 paid = await probe.buy(payer)
                 expect.served(await probe.opened(paid.challenge))
             case "session":
-                session = await probe.open_session(await probe.budget_for(2))
+                session = await probe.open_session(await probe.budget_for(CONTROL_REQUESTS))
                 expect.served(await probe.ask(session_id=session.session_id))
             case _:
                 assert_never(control)
