@@ -22,6 +22,7 @@ from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.rng import Rng
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.engine import skipped, unclear
+from x402sim.suite.facilitator import subject
 from x402sim.suite.facilitator.case import is_settled
 from x402sim.suite.facilitator.payment import Answer, Draft, drafted
 from x402sim.suite.facilitator.room import Money
@@ -30,6 +31,7 @@ from x402sim.suite.fixture import CaseOfTest
 from x402sim.suite.kept import filled
 from x402sim.suite.money import Transfer
 from x402sim.suite.report.results import CaseResult, Outcome
+from x402sim.suite.started import App
 from x402sim.suite.verdict import Skipped
 
 pytest_plugins = ["pytester"]
@@ -297,3 +299,25 @@ def test_an_earlier_payment_that_is_mined_late_is_not_held_against_the_next() ->
     assert is_settled(both, good, answer) is None
     tip = replace(moved(good, "0x03"), amount_base=1)
     assert is_settled(replace(both, moved=(*both.moved, tip)), good, answer) is not None
+
+
+def test_a_room_that_opens_in_vain_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by an interrupt: otherwise its node and the facilitator would run on."""
+    closed: list[str] = []
+
+    class Opened:
+        async def close(self) -> None:
+            closed.append("it")
+
+    async def opened(*_: Any) -> Opened:
+        return Opened()
+
+    async def interrupted(*_: Any) -> str:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(subject, "opened", opened)
+    monkeypatch.setattr(FacilitatorJudge, "try_good_payment", interrupted)
+    judge = FacilitatorJudge(subject=App(lambda _: None), jobs=1)  # type: ignore[arg-type,return-value]
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(judge.open(subject.ChainRoomKind(name="anvil", chain="anvil"), "room"))
+    assert closed == ["it"]

@@ -4,6 +4,7 @@ The module has the control (a good payment that is verified and settled), the fl
 plays as tests.
 """
 
+import asyncio
 import math
 import os
 import shlex
@@ -84,10 +85,13 @@ class FacilitatorJudge(rooms.RoomJudge[FacilitatorRoom, Play]):
             self.subject, kind, self.network, self.seed, name, self.patience_s, self.port
         )
         dialects = self.dialects[:1]
-        wrong = await self.try_good_payment(room, dialects) if kind.chain == "anvil" else ""
-        if wrong and not await room.strays(0):  # strays fail the room's plays
-            await room.close()
-            raise ChainError(f"on anvil, whose token is OpenZeppelin's, it fails: {wrong}")
+        try:
+            wrong = await self.try_good_payment(room, dialects) if kind.chain == "anvil" else ""
+            if wrong and not await room.strays(0):  # strays fail the room's plays
+                raise ChainError(f"on anvil, whose token is OpenZeppelin's, it fails: {wrong}")
+        except BaseException:
+            await asyncio.shield(room.close())
+            raise
         return room
 
     async def played(self, group: Sequence[RoomCase], room: FacilitatorRoom) -> Played[RoomCase]:
