@@ -181,6 +181,13 @@ STATE_METHODS = [
 ]
 
 
+def test_reads_of_the_newest_state(rpc: Rpc) -> None:
+    assert rpc.result("web3_clientVersion").startswith("x402sim/")
+    rpc.send()
+    for newest in ("latest", "pending", "safe", "finalized", "0x1", {"blockNumber": "0x1"}, None):
+        assert int(rpc.result("eth_call", _balance_of(SHOP), newest), 16) == 10_000
+
+
 @pytest.mark.parametrize(("method", "first"), STATE_METHODS)
 def test_the_state_of_every_block_is_kept(rpc: Rpc, method: str, first: Any) -> None:
     then = rpc.result(method, first)

@@ -94,6 +94,18 @@ async def test_a_402_offers_both_versions_beside_its_own_body(rig: ServiceRig) -
     assert header.resource.url == url
 
 
+@VERSIONS
+@scene
+async def test_the_setting_switches_it_off(rig: ServiceRig, version: Version) -> None:
+    payment = sign(rig, version, await rig.ask())
+    set_up(rig, one_step=False)
+    refused = await rig.ask(**payment)
+    assert refused.status_code == 402
+    assert "accepts" not in refused.json()
+    assert "PAYMENT-REQUIRED" not in refused.headers
+    assert rig.transfers() == 0
+
+
 # --- paid ------------------------------------------------------------------------------------
 
 

@@ -326,24 +326,6 @@ async def test_many_mints_in_a_block_and_a_reorganisation_are_no_new_money(
     await world.payer("carol", balance="3.00")
 
 
-@played()
-async def test_while_mining_is_off_no_block_comes_by_itself(world: LiveWorld) -> None:
-    alice = await world.payer("alice", balance="1.00")
-    await world.mining(automine=False)
-    paying = asyncio.create_task(alice.buy())
-    await world.clock.sleep(30)
-    chain = world.stage.parts.chain
-    height = await chain.height()
-    await world.clock.sleep(3 * world.stage.parts.options.heartbeat_s)
-    assert (await chain.height(), await chain.waiting()) == (height, 1)
-    assert await world.transfers(alice) == []
-    await world.mining(automine=True)
-    await paying
-    assert len(await world.transfers(alice)) == 1
-    await world.clock.sleep(world.stage.parts.options.heartbeat_s + 1)
-    assert await chain.height() == height + 2, "and then the heartbeat goes on"
-
-
 @pytest.mark.parametrize("at_block_time", [True, False])
 def test_a_call_has_the_time_of_the_newest_block_or_of_now(at_block_time: bool) -> None:
     asked = Call(MULTICALL, MULTICALL, abi.selector("getCurrentBlockTimestamp()"))
