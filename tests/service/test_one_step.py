@@ -37,7 +37,7 @@ from x402sim.protocol.crypto import UNDEPLOYED, checksum, to_hex
 from x402sim.protocol.messages import PaymentRequirements, decode, encode
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
 from x402sim.protocol.refusals import Finality, Refusal
-from x402sim.protocol.routes import PAY
+from x402sim.protocol.routes import AGENTS, PAY
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
     PAYMENT_IDENTIFIER,
@@ -582,6 +582,29 @@ async def test_a_payment_whose_name_another_takes_meanwhile_is_still_good(rig: S
     with pytest.raises(Refused, match="Payment identifier in use"):
         await one_step.spend(rig.service, paid, Response(), On())
     assert (await rig.ask(**plain)).status_code == 200
+
+
+@VERSIONS
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "PUT"])
+@scene
+async def test_a_method_that_is_not_sold_moves_nothing(
+    rig: ServiceRig, method: str, version: Version
+) -> None:
+    set_up(rig, decide={"agents_free": False, "short_session_status": 403})
+    session = (await rig.open_session("0.05"))["sessionId"]
+    for path in (QUOTE, MARKET, AGENTS):
+        payment = sign(rig, version, await rig.ask(path))
+        for headers in (payment, {"X-Session-Id": session}):
+            answer = await rig.http.request(method, path, headers=headers)
+            is_sold = method == "HEAD" and path != QUOTE
+            assert answer.status_code == (402 if is_sold else 405)
+            if is_sold:
+                unpaid = await rig.http.get(path)
+                assert "PAYMENT-REQUIRED" in answer.headers
+                assert answer.headers.keys() == unpaid.headers.keys()
+    assert rig.transfers() == 1
+    assert (await rig.http.get(f"/api/sessions/{session}")).json()["released"] == "0"
+    assert (await rig.ask(MARKET, **sign(rig, version, await rig.ask(MARKET)))).status_code == 200
 
 
 @pytest.mark.parametrize("settles_late", [False, True])
