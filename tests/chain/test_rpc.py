@@ -74,12 +74,9 @@ def test_only_a_call_over_a_socket_waits_for_its_turn(
     ("body", "code", "seen_id"),
     [
         (b"", -32700, None),
-        (b"{", -32700, None),
         (b"\xff", -32700, None),
         (b"[" * 100_000, -32700, None),  # web3 is imported here: unguarded, this is a SIGSEGV
-        (b'{"a":' * 4000, -32700, None),
         (b"[]", -32600, None),
-        (b"5", -32600, None),
         ({"id": 1, "method": "eth_chainId"}, -32600, 1),
         ({"jsonrpc": "1.0", "id": 1, "method": "eth_chainId"}, -32600, 1),
         ({"jsonrpc": "2.0", "id": "a", "method": 5}, -32600, "a"),
