@@ -71,7 +71,10 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Any:
     return run
 
 
-@pytest.mark.parametrize("name", PAYERS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(it, marks=[pytest.mark.thorough] * ("one step" in it)) for it in PAYERS],
+)
 def test_the_test_of_the_readme_finds_who_pays_twice(name: str, pytester: Any, run: Any) -> None:
     text, *expected = PAYERS[name]
     pytester.makepyfile(my_payer=text)

@@ -61,7 +61,7 @@ async def fails(world: LiveWorld) -> None:
 @pytest.mark.parametrize("story", [crashes, ends, observes, fails])
 def test_what_is_cancelled_is_recorded_in_the_same_order(story: Any, stage: Any) -> None:
     journals = set()
-    for number in range(5):
+    for number in range(3):
         run = World(seed=1, on=stage).play(story)
         CLUTTER.append([object() for _ in range(1000 * number)])
         journals.add(tuple((entry.at_ms, repr(entry.event)) for entry in run.journal))

@@ -13,10 +13,8 @@ from x402sim.http.web import (
     MAX_BODY_BYTES,
     Application,
     answer,
-    parse,
     read_body,
 )
-from x402sim.protocol.messages import SessionRequest
 from x402sim.protocol.refusals import RequestError
 
 SECRET = "the secret of line 42"
@@ -26,17 +24,12 @@ async def echo_size(request: Request) -> Response:
     return answer({"size": len(await read_body(request))})
 
 
-async def session(request: Request) -> Response:
-    return answer(parse(await read_body(request), SessionRequest), 201)
-
-
 async def fail(_: Request) -> Response:
     raise RuntimeError(SECRET)
 
 
 ROUTES = [
     Route("/size", echo_size, methods=["POST"]),
-    Route("/session", session, methods=["POST"]),
     Route("/fail", fail),
 ]
 
@@ -125,28 +118,3 @@ def test_a_client_that_went_away_is_no_bug(caplog):
     status, _ = status_and_text(RequestError.DISCONNECTED)
     assert ask_raw({"type": "http.disconnect"}) == status
     assert caplog.records == []
-
-
-NO_SESSIONS = [
-    *(b"", b"{", b"null", b"[]", b"\xff"),
-    *(b'{"maxSpend":1,"duration":1}', b'{"maxSpend":"1.00"}'),
-    b'{"maxSpend":"1.00","duration":"60"}',
-    b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-]
-
-
-def test_a_body_becomes_a_message_or_is_400_saying_why_and_where():
-    for body in NO_SESSIONS:
-        response = ask("POST", "/session", content=body)
-        assert error_of(response) == status_and_text(RequestError.INVALID_BODY), body[:40]
-        assert response.json()["reason"]
-    response = ask("POST", "/session", json={"maxSpend": "1.00", "duration": 0})
-    assert response.json()["reason"].endswith("at `$.duration`")
-    response = ask("POST", "/session", content=b'{"x":' + b"[" * 100_000)
-    assert response.json()["reason"].startswith("100001 arrays and objects are more than")
-    response = ask("POST", "/session", json={"maxSpend": "1.00", "duration": 60})
-    assert response.status_code == 201
-    assert response.json() == {"maxSpend": "1.00", "duration": 60}
-
-
-# --- the journal ---------------------------------------------------------------------

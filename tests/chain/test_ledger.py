@@ -23,8 +23,6 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash
 from x402sim.protocol.networks import TESTNET
 
-NO_MINTER = "FiatToken: caller is not a minter"
-
 
 def hashes(driver: LedgerDriver) -> list[Hash]:
     """Return the hash of every block, having checked that each points to the one before."""

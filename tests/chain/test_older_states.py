@@ -51,7 +51,7 @@ def test_the_state_after_every_block_is_kept(driver: LedgerDriver, monkeypatch) 
     """ponder reads with `readContract` at blocks that are long past."""
     monkeypatch.setattr(machine, "KEPT_BLOCKS", 16)
     then = [seen(driver)]
-    for number in range(400):
+    for number in range(200):
         if number % 7 == 0:
             driver.run(driver.ledger.fund(ALICE.address_bytes, 1 + number))
         else:
@@ -60,9 +60,9 @@ def test_the_state_after_every_block_is_kept(driver: LedgerDriver, monkeypatch) 
             driver.reorg(3)  # the last of three blocks has all then
             then[-2:] = [then[-3]] * 2
         then.append(seen(driver))
-    assert driver.height() == len(then) - 1 == 400
+    assert driver.height() == len(then) - 1 == 200
     before = contents(driver)
-    assert [seen(driver, number) for number in range(401)] == then
+    assert [seen(driver, number) for number in range(201)] == then
     assert contents(driver) == before
 
 

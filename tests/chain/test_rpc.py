@@ -74,12 +74,9 @@ def test_only_a_call_over_a_socket_waits_for_its_turn(
     ("body", "code", "seen_id"),
     [
         (b"", -32700, None),
-        (b"{", -32700, None),
         (b"\xff", -32700, None),
         (b"[" * 100_000, -32700, None),  # web3 is imported here: unguarded, this is a SIGSEGV
-        (b'{"a":' * 4000, -32700, None),
         (b"[]", -32600, None),
-        (b"5", -32600, None),
         ({"id": 1, "method": "eth_chainId"}, -32600, 1),
         ({"jsonrpc": "1.0", "id": 1, "method": "eth_chainId"}, -32600, 1),
         ({"jsonrpc": "2.0", "id": "a", "method": 5}, -32600, "a"),
@@ -135,7 +132,7 @@ _VALUES = json_values | st.sampled_from([*_TEXTS, to_hex(PAYMENT.data)])
 _JUNK = _VALUES | st.dictionaries(st.sampled_from(_NAMES), _VALUES, max_size=5)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(method=st.sampled_from(sorted(METHODS)), params=st.lists(_JUNK, max_size=4) | _JUNK)
 def test_no_parameters_break_the_server(method: str, params: Any) -> None:
     http = Http(rpc_app(LedgerDriver().ledger, keys=[OWNER_KEY.secret], unlocked=True))
@@ -172,13 +169,6 @@ def _balance_of(account: Address) -> dict[str, str]:
     return {"to": to_hex(TESTNET.asset), "data": to_hex(abi.balance_of(account))}
 
 
-def test_reads_of_the_newest_state(rpc: Rpc) -> None:
-    assert rpc.result("web3_clientVersion").startswith("x402sim/")
-    rpc.send()
-    for newest in ("latest", "pending", "safe", "finalized", "0x1", {"blockNumber": "0x1"}, None):
-        assert int(rpc.result("eth_call", _balance_of(SHOP), newest), 16) == 10_000
-
-
 STATE_METHODS = [
     ("eth_call", _balance_of(ALICE)),
     ("eth_estimateGas", _balance_of(ALICE)),
@@ -186,6 +176,13 @@ STATE_METHODS = [
     ("eth_getTransactionCount", to_hex(OWNER)),
     ("eth_getCode", to_hex(TESTNET.asset)),
 ]
+
+
+def test_reads_of_the_newest_state(rpc: Rpc) -> None:
+    assert rpc.result("web3_clientVersion").startswith("x402sim/")
+    rpc.send()
+    for newest in ("latest", "pending", "safe", "finalized", "0x1", {"blockNumber": "0x1"}, None):
+        assert int(rpc.result("eth_call", _balance_of(SHOP), newest), 16) == 10_000
 
 
 @pytest.mark.parametrize(("method", "first"), STATE_METHODS)

@@ -149,6 +149,7 @@ Each writes its line at once: an unbuffered `print` writes word by word, and the
 """
 
 
+@pytest.mark.thorough
 def test_the_program_ends_with_its_parent(program: Path):
     """Whether the parent is killed, is terminated, or ends by itself."""
     with subprocess.Popen(

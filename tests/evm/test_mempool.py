@@ -2,7 +2,6 @@
 single named difference.
 """
 
-from itertools import permutations
 from typing import Any
 
 import pytest
@@ -53,7 +52,7 @@ def pool(either: ChainDriver) -> Pool:
     return Pool(either)
 
 
-@pytest.mark.parametrize("order", [*permutations(range(3)), (4, 3, 2, 1, 0)])
+@pytest.mark.parametrize("order", [(1, 2, 0), (2, 0, 1), (4, 3, 2, 1, 0)])
 def test_five_sends_at_once_are_mined_in_whatever_order_they_arrive(
     pool: Pool, order: tuple[int, ...]
 ) -> None:

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.serve.test_metered import USED, Chat, approve, auth, earned, plain
 from x402sim import Fault, LocalServer
 from x402sim.backends import Anvil
@@ -28,5 +30,6 @@ def told_by(**chain: Any) -> list[str]:
     return [f"{name_of(each)} {base}" for each, base in zip(found, amounts, strict=True)]
 
 
+@pytest.mark.thorough
 def test_anvil_tells_what_the_ledger_tells(program: Path) -> None:
     assert told_by(chain=Anvil(program)) == told_by()

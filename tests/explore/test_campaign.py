@@ -52,7 +52,7 @@ def test_a_world_that_fails_is_shrunk_and_told() -> None:
 
 @pytest.mark.parametrize("adversary", [False, True])
 def test_a_world_survives_json(adversary: bool) -> None:
-    @settings(max_examples=40, database=None, deadline=None)
+    @settings(max_examples=15, database=None, deadline=None)
     @given(worlds(adversary=adversary))
     def survives(case: Case) -> None:
         assert msgspec.json.decode(msgspec.json.encode(case), type=Case) == case

@@ -36,7 +36,6 @@ from x402sim.protocol.x402_reasons import (
     INVALID_PAYLOAD,
     INVALID_REQUIREMENTS,
     INVALID_VERSION,
-    SIGNATURE,
 )
 
 VERIFY, SETTLE = "/verify", "/settle"
@@ -432,87 +431,51 @@ PAYMENT, WANTS = "paymentPayload", "paymentRequirements"
 AUTH = f"{PAYMENT}.payload.authorization"
 GONE = object()
 """In a row of `WORDS`: the field is left out."""
-NO_AMOUNTS = (
-    "１００００", "1_0000", "0x2710", " 10000", "10000 ", "1e4", "-10000", "+10000", "010000",
-    "10000.0", "", "ten", str(2**256), "9" * 400, 10000, 10000.5, True, None, [], {}, GONE,
-)  # fmt: skip
-NO_ADDRESSES = (
-    "0x" + "99" * 19, "0x" + "99" * 21, "99" * 20, "0X" + "99" * 20, "0x" + "zz" * 20,
-    "0x" + " 9" * 20, "９" * 42, "", 9, None, [], {}, GONE,
-)  # fmt: skip
-NO_NONCES = ("0x" + "07" * 31, "0x" + "07" * 33, "07" * 32, "0x" + "zz" * 32, 7, None, GONE)
-NO_TEXTS = (7, True, None, [], {}, GONE)
-NO_OBJECTS = ("text", 7, None, [], [{}], GONE)
-NO_VERSIONS = (0, 3, -1, 1.5, 10**400, "1", "2", True, [], {})
+NO_TEXTS = (7, None, {}, GONE)
+NO_OBJECTS = ("text", None, [], GONE)
 
-Row = tuple[str, str, tuple[Any, ...], tuple[int, ...]]
-BAD_PAYLOAD: list[Row] = [
+WORDS: list[tuple[str, str, tuple[Any, ...], tuple[int, ...]]] = [
     # section 5.2.2: fields, their types, and that they are required
-    (INVALID_PAYLOAD, PAYMENT, ("text", 7, None, [], [{}], {}), (1, 2)),
+    (INVALID_PAYLOAD, PAYMENT, ("text", None, [], {}), (1, 2)),
     (INVALID_PAYLOAD, f"{PAYMENT}.x402Version", (GONE,), (1, 2)),
     (INVALID_PAYLOAD, f"{PAYMENT}.payload", NO_OBJECTS, (1, 2)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.payload.signature", (*NO_TEXTS, "text", "0x123"), (1, 2)),
     (INVALID_PAYLOAD, AUTH, NO_OBJECTS, (1, 2)),
-    (INVALID_PAYLOAD, f"{PAYMENT}.payload.signature", (*NO_TEXTS, "text", "0x123", "0xzz"), (1, 2)),
-    (INVALID_PAYLOAD, f"{AUTH}.from", NO_ADDRESSES, (1, 2)),
-    (INVALID_PAYLOAD, f"{AUTH}.to", NO_ADDRESSES, (1, 2)),
-    (INVALID_PAYLOAD, f"{AUTH}.value", NO_AMOUNTS, (1, 2)),
-    (INVALID_PAYLOAD, f"{AUTH}.validAfter", NO_AMOUNTS, (1, 2)),
-    (INVALID_PAYLOAD, f"{AUTH}.validBefore", NO_AMOUNTS, (1, 2)),
-    (INVALID_PAYLOAD, f"{AUTH}.nonce", NO_NONCES, (1, 2)),
+    (INVALID_PAYLOAD, f"{AUTH}.value", ("010000", "1e4", "１", str(2**256), 1, GONE), (1, 2)),
+    (INVALID_PAYLOAD, f"{AUTH}.to", ("99" * 20, "0x" + "zz" * 20, None, GONE), (1, 2)),
     (INVALID_PAYLOAD, f"{PAYMENT}.scheme", NO_TEXTS, (1,)),
     (INVALID_PAYLOAD, f"{PAYMENT}.network", NO_TEXTS, (1,)),
     (INVALID_PAYLOAD, f"{PAYMENT}.accepted", NO_OBJECTS, (2,)),
     (INVALID_PAYLOAD, f"{PAYMENT}.accepted.scheme", NO_TEXTS, (2,)),
-    (INVALID_PAYLOAD, f"{PAYMENT}.accepted.network", NO_TEXTS, (2,)),
-    (INVALID_PAYLOAD, f"{PAYMENT}.accepted.amount", NO_AMOUNTS, (2,)),
-    (INVALID_PAYLOAD, f"{PAYMENT}.accepted.payTo", NO_ADDRESSES, (2,)),
-    (INVALID_PAYLOAD, f"{PAYMENT}.accepted.asset", NO_ADDRESSES, (2,)),
-    (INVALID_PAYLOAD, f"{PAYMENT}.accepted.maxTimeoutSeconds", ("300", 0, -1, None, GONE), (2,)),
-    (INVALID_PAYLOAD, f"{PAYMENT}.accepted.extra", ("text", 7, []), (2,)),
-    (INVALID_PAYLOAD, f"{PAYMENT}.resource", ("text", 7, [], {}), (2,)),
-    (INVALID_PAYLOAD, f"{PAYMENT}.resource.url", (7, None, []), (2,)),
-    (INVALID_PAYLOAD, f"{PAYMENT}.extensions", ("text", 7, []), (2,)),
-]
-BAD_REQUIREMENTS: list[Row] = [
+    (INVALID_PAYLOAD, f"{PAYMENT}.accepted.amount", ("1e4", 10000, GONE), (2,)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.accepted.maxTimeoutSeconds", ("300", 0, None, GONE), (2,)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.accepted.extra", ("text", []), (2,)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.resource", ("text", [], {}), (2,)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.resource.url", (7, None), (2,)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.extensions", ("text", []), (2,)),
     # section 5.1.2
-    (INVALID_REQUIREMENTS, WANTS, ("text", 7, None, [], [{}], {}), (1, 2)),
-    (INVALID_REQUIREMENTS, f"{WANTS}.scheme", NO_TEXTS, (1, 2)),
+    (INVALID_REQUIREMENTS, WANTS, ("text", None, [], {}), (1, 2)),
     (INVALID_REQUIREMENTS, f"{WANTS}.network", NO_TEXTS, (1, 2)),
-    (INVALID_REQUIREMENTS, f"{WANTS}.maxAmountRequired", NO_AMOUNTS, (1,)),
-    (INVALID_REQUIREMENTS, f"{WANTS}.amount", NO_AMOUNTS, (2,)),
-    (INVALID_REQUIREMENTS, f"{WANTS}.payTo", NO_ADDRESSES, (1, 2)),
-    (INVALID_REQUIREMENTS, f"{WANTS}.asset", (*NO_ADDRESSES, OTHER), (1, 2)),
-    (INVALID_REQUIREMENTS, f"{WANTS}.maxTimeoutSeconds",
-     ("300", 0, -1, 1.5, True, None, [], GONE), (1, 2)),
+    (INVALID_REQUIREMENTS, f"{WANTS}.asset", ("0x99", None, GONE, OTHER), (1, 2)),
+    (INVALID_REQUIREMENTS, f"{WANTS}.maxTimeoutSeconds", ("300", 0, 1.5, True, GONE), (1, 2)),
     (INVALID_REQUIREMENTS, f"{WANTS}.resource", NO_TEXTS, (1,)),
     (INVALID_REQUIREMENTS, f"{WANTS}.description", NO_TEXTS, (1,)),
-    (INVALID_REQUIREMENTS, f"{WANTS}.mimeType", (7, [], {}), (1,)),
-    (INVALID_REQUIREMENTS, f"{WANTS}.outputSchema", ("text", 7, []), (1,)),
-    (INVALID_REQUIREMENTS, f"{WANTS}.extra", ("text", 7, [], {}, None, GONE), (1, 2)),
-    (INVALID_REQUIREMENTS, f"{WANTS}.extra.name", NO_TEXTS, (1, 2)),
+    (INVALID_REQUIREMENTS, f"{WANTS}.mimeType", (7, []), (1,)),
+    (INVALID_REQUIREMENTS, f"{WANTS}.outputSchema", ("text", []), (1,)),
+    (INVALID_REQUIREMENTS, f"{WANTS}.extra", ("text", [], {}, None, GONE), (1, 2)),
     (INVALID_REQUIREMENTS, f"{WANTS}.extra.version", NO_TEXTS, (1, 2)),
-]  # fmt: skip
-ELSEWHERE: list[Row] = [
     # sections 5 and 9: what is not supported, and what differs from what was asked for
-    (INVALID_VERSION, "x402Version", NO_VERSIONS, (1, 2)),
-    (INVALID_VERSION, f"{PAYMENT}.x402Version", (*NO_VERSIONS, None), (1, 2)),
-    ("unsupported_scheme", f"{WANTS}.scheme", ("upto", "Exact", "", "exact "), (1, 2)),
-    ("unsupported_scheme", f"{PAYMENT}.scheme", ("upto", "Exact", ""), (1,)),
-    ("unsupported_scheme", f"{PAYMENT}.accepted.scheme", ("upto", "Exact", ""), (2,)),
+    (INVALID_VERSION, "x402Version", (0, 3, 1.5, 10**400, "1", True, []), (1, 2)),
+    (INVALID_VERSION, f"{PAYMENT}.x402Version", (0, 3, "1", True, None), (1, 2)),
+    ("unsupported_scheme", f"{WANTS}.scheme", ("upto", "Exact", ""), (1, 2)),
+    ("unsupported_scheme", f"{PAYMENT}.scheme", ("upto", ""), (1,)),
+    ("unsupported_scheme", f"{PAYMENT}.accepted.scheme", ("upto", ""), (2,)),
     ("invalid_network", f"{WANTS}.network", ("base", "eip155:1", "solana:x", "", "338"), (1, 2)),
-    ("invalid_network", f"{PAYMENT}.network", ("base", "eip155:338", ""), (1,)),
-    ("invalid_network", f"{PAYMENT}.accepted.network", ("base", "cronos-testnet", ""), (2,)),
-    ("invalid_exact_evm_payload_recipient_mismatch", f"{WANTS}.payTo", (OTHER,), (1, 2)),
-    ("invalid_exact_evm_payload_authorization_value", f"{WANTS}.maxAmountRequired",
-     ("10001", str(2**256 - 1)), (1,)),
-    ("invalid_exact_evm_payload_authorization_value_mismatch", f"{WANTS}.amount",
-     ("10001", "9999", "0", str(2**256 - 1)), (2,)),
-    (SIGNATURE, f"{PAYMENT}.payload.signature", ("0x", "0x12", "0x" + "11" * 65), (1, 2)),
-    (SIGNATURE, f"{AUTH}.nonce", ("0x" + "11" * 32,), (1, 2)),
-]  # fmt: skip
-WORDS = (*BAD_PAYLOAD, *BAD_REQUIREMENTS, *ELSEWHERE)
+    ("invalid_network", f"{PAYMENT}.network", ("base", "eip155:338"), (1,)),
+    ("invalid_network", f"{PAYMENT}.accepted.network", ("base", "cronos-testnet"), (2,)),
+]
 """A word, and the values that demand the word: a path in an otherwise good request, and the
-versions with this path.
+versions with this path. The vectors, `conformance/vectors/facilitator.json`, have more values.
 """
 
 
@@ -596,7 +559,7 @@ def test_deep_nesting_breaks_nothing(path: str, value: Any, limit: int) -> None:
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(limit)
     try:
-        for depth in (*range(900, 1000, 9), 1990, 100_000):
+        for depth in (*range(900, 1000, 20), 1990, 100_000):
             text = json.dumps(with_value(asking(2), path, value))
             deep = text.replace('"@"', "[" * depth + "]" * depth).encode()
             desk = Desk()

@@ -56,15 +56,6 @@ def test_an_account_with_code_is_asked_and_its_own_key_is_not_enough(desk: Desk)
     assert verdict(desk, auth=authorization(nonce=nonce("through it"))) is None
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_the_standard_has_the_same_verdicts(desk: Desk, version: int):
-    good = asking_standard(version, PAID)
-    assert desk.post("/verify", good)["isValid"]
-    forged = desk.post("/verify", asking_standard(version, PAID, by=MALLORY))
-    assert forged["invalidReason"] == "invalid_exact_evm_payload_signature"
-    assert desk.post("/settle", good)["success"]
-
-
 def wrapped(signature: bytes, *, factory: Address = DELEGATE, call: bytes = b"\x12" * 5) -> bytes:
     """Return a signature in the wrapper of EIP-6492: abi.encode(factory, call, signature)."""
     return encode(["address", "bytes", "bytes"], [factory, call, signature]) + UNDEPLOYED

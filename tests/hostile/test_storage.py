@@ -117,7 +117,7 @@ async def a_life(rig: ServiceRig, db: Path, at: int, failed: list[str]) -> None:
     failed += [disk.failed] if disk.failed else []
 
 
-@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.thorough)])
 def test_the_disk_is_full_at_any_one_write(tmp_path: Path, step: int) -> None:
     """Each write of a whole life fails in turn; sending or running again always recovers."""
     failed: list[str] = []

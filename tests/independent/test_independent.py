@@ -6,16 +6,14 @@ with its legal choices in a few groups, and a defect of each section before the 
 """
 
 from collections.abc import Iterator
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from tests.independent import matrix, page
+from tests.independent import page
 from tests.independent.__main__ import all_trials
 from tests.independent.implementation import World, implementations, world
 from tests.independent.matrix import Trial, kept, try_one
-from tests.verdicts import Verdict
 from x402sim.spec.ground import SENTENCES
 from x402sim.suite.report.results import Outcome
 
@@ -52,39 +50,6 @@ def test_what_breaks_the_specification_is_seen_by_the_specifications_demands() -
 
 def test_the_page_is_current() -> None:
     assert page.FILE.read_text("utf-8") == page.page(), "run python -m tests.renew --only check"
-
-
-SEEN = next(row for row in kept() if row["kind"] == "defect" and row["seen_by_text"])
-UNSEEN = next(row for row in kept() if row["kind"] == "defect" and not row["seen_by_text"])
-ITS = SEEN["seen_by_text"].split()[0]
-
-
-@pytest.mark.parametrize(
-    ("row", "ids", "fails", "asked", "holds"),
-    [
-        (SEEN, [ITS], [ITS], [ITS], True),
-        (SEEN, [ITS], [], [ITS], False),
-        (SEEN, ["kit/7/other-methods"], None, [], True),  # it is seen by the specification's own
-        (UNSEEN, ["spec/8/timeout"], [], ["spec/8/timeout"], True),
-        (UNSEEN, ["spec/8/timeout"], ["spec/8/timeout"], ["spec/8/timeout"], False),
-    ],
-)
-def test_a_row_is_judged_in_full_only_if_an_id_finds_other_than_it_has(
-    row: dict[str, str], ids: list[str], fails: list[str] | None, asked: list[str], holds: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    trial = Trial(implementation=row["service"], defect=row["form"])
-    in_full, judged = Verdict(trial.name, {}, 0), list[str]()
-
-    def try_ids(_: Trial, some: list[str], *, within: World) -> Verdict:
-        judged.extend(some)
-        results = {each: cast(Any, SimpleNamespace(outcome=Outcome.FAILED)) for each in fails or ()}
-        return Verdict(trial.name, results, 0)
-
-    monkeypatch.setattr(matrix, "try_one", try_ids)
-    monkeypatch.setattr(matrix, "look", lambda *_: in_full)
-    verdict = matrix.look_again(trial, ids, {})
-    assert (judged, verdict is not in_full, bool(verdict.ids)) == (asked, holds, holds)
 
 
 # --- the services --------------------------------------------------------------------------

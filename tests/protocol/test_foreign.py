@@ -33,26 +33,7 @@ def test_a_challenge_is_called_by_its_name(
     assert facts.items() <= found.facts.items()
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        "a",
-        "a ",
-        "a,",
-        "a=",
-        'a="',
-        "a= ",
-        " ",
-        ",",
-        '"',
-        "\\\\",
-        'a="\\\\',
-        "-",
-        "=",
-        "aB-1 =",
-        '\\"',
-    ],
-)
+@pytest.mark.parametrize("part", ["a", "a,", 'a="', "a= ", '"', "\\\\", 'a="\\\\', "aB-1 ="])
 def test_a_long_challenge_takes_no_long_time(part: str) -> None:
     began = time.process_time()
     for begin in ("", "Payment ", '"'):

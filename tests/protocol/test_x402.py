@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.strategies import requirements
 from x402sim import BASE_SEPOLIA, Wallet
 from x402sim.protocol import x402
-from x402sim.protocol.messages import BadMessage, PaymentRequired, encode
+from x402sim.protocol.messages import PaymentRequired, encode
 from x402sim.protocol.offers import offers, written
 
 ALICE = Wallet(b"\x01" * 32, nonces=lambda: b"\x02" * 32)
@@ -37,41 +37,6 @@ def test_url_safe_base64_is_read_too(version, accepted) -> None:
     text = x402.encode_payment(AUTH, SIGNATURE, accepted)
     spelled = text.replace("+", "-").replace("/", "_")
     assert x402.read_payment(version, f" {spelled} ") == x402.read_payment(version, text)
-
-
-def spoilt(version: int, place: str, value: object) -> str:
-    accepted = FIRST if version == 1 else SECOND
-    here = sent = read(x402.encode_payment(AUTH, SIGNATURE, accepted))
-    *path, last = place.split(".")
-    for name in path:
-        here = here[name]
-    del here[last]
-    here |= {} if value is None else {last: value}
-    return base64.b64encode(encode(sent)).decode()
-
-
-@pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize(
-    ("place", "value"),
-    [
-        ("x402Version", 3),
-        ("x402Version", None),
-        ("payload", {}),
-        ("payload", None),
-        ("payload.signature", "0x0"),
-        ("payload.signature", None),
-        ("payload.authorization.from", "0x00"),
-        ("payload.authorization.value", "1e4"),
-        ("payload.authorization.value", 10000),
-        ("payload.authorization.value", str(2**256)),
-        ("payload.authorization.validAfter", "-1"),
-        ("payload.authorization.validBefore", 1_800_000_300),
-        ("payload.authorization.nonce", "0x00"),
-    ],
-)
-def test_what_cannot_be_read_is_refused(version: int, place: str, value: object) -> None:
-    with pytest.raises(BadMessage):
-        x402.read_payment(version, spoilt(version, place, value))
 
 
 def test_absent_fields_are_left_out_and_null_is_read() -> None:

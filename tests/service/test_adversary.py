@@ -158,12 +158,10 @@ async def test_a_broadcast_payment_stays_pending_whatever_the_facilitator_answer
     [
         rpc_says(eth_getLogs=[]),
         rpc_says(eth_getLogs=[{"address": 1}]),
-        rpc_says(eth_getLogs="rate limit"),
         rpc_says(eth_getTransactionReceipt=None),
         rpc_says(eth_getTransactionReceipt={"logs": [{"address": 1, "topics": []}]}),
         rpc_says(eth_call="0x"),
         rpc_says(eth_getBlockByNumber=None),
-        rpc_says(eth_getBlockByNumber={"timestamp": 5}),
         answer(500, "oops"),
     ],
 )  # fmt: skip

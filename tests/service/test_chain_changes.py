@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.rig import Deliver, ServiceRig, answer, broken, lose_request, only, scene
-from tests.service.standard import in_form, is_served, low_v, record, settled, submit
+from tests.service.standard import in_form, is_served, low_v, record, submit
 from tests.service.test_adversary import lose_settlement
 from x402sim.chain.base import Call
 from x402sim.events import RefundUndone, SessionRefunded
@@ -164,21 +164,6 @@ async def test_a_header_presented_while_the_chain_is_silent_is_not_accepted(
     assert again.status_code == (409 if used else 200)
     assert again.json().get("error") == ("Nonce already used" if used else None)
     assert await is_served(rig, required) is (used is None)
-
-
-@pytest.mark.clause("3/indexed-status")
-@scene
-async def test_the_hash_of_another_transaction_does_not_pay(rig: ServiceRig) -> None:
-    """It succeeded, but moved other money."""
-    other = await submit(rig, rig.sign(await rig.ask(), rig.bob))
-    required = await rig.ask()
-    lie = answer(200, settled(rig, required, "0x" + other.hex()))
-    with broken(rig, "facilitator", only("/settle", lie)):
-        assert (await rig.pay(required)).status_code == 200
-    assert (await indexer.run(rig.service)).reverted == 1
-    shown = await record(rig, required)
-    assert shown["status"] == "pending", "it may still be paid, and grants nothing until then"
-    assert not await is_served(rig, required)
 
 
 @pytest.mark.clause("3/pending-resolved", "5/nonce-once")

@@ -134,7 +134,7 @@ async def test_nothing_is_sent_to_the_facilitator_while_the_node_is_silent_in_ea
     assert seen == []
 
 
-@played()
+@played(service=Settings(longest_window_s=3600))
 async def test_a_header_that_cannot_be_read_is_not_pending_for_ever(
     world: LiveWorld, alice: Payer
 ) -> None:
@@ -145,7 +145,7 @@ async def test_a_header_that_cannot_be_read_is_not_pending_for_ever(
     await world.crash()
     await sent
     assert (await alice.payment(required.payment_id))["status"] == "pending"
-    await world.advance(2 * 86400)
+    await world.advance(2 * 3600)
     assert (await alice.payment(required.payment_id))["status"] == "failed"
 
 

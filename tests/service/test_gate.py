@@ -153,19 +153,6 @@ async def test_a_get_with_a_body_that_is_too_long_is_refused_and_not_charged(
     assert session.released == 0
 
 
-@pytest.mark.clause("5/session-debit")
-@scene
-async def test_two_requests_at_once_spend_the_last_unit_once(rig: ServiceRig) -> None:
-    session = await rig.open_session("0.01")
-    headers = {"x-session-id": session["sessionId"]}
-    one = await gate.find_pass(rig.service, headers, "/api/perp/quote", 10_000)
-    two = await gate.find_pass(rig.service, headers, "/api/perp/quote", 10_000)
-
-    await gate.spend(rig.service, one, Response(), web.UNKNOWN)
-    with pytest.raises(Unpaid):
-        await gate.spend(rig.service, two, Response(), web.UNKNOWN)
-
-
 # --- clients that hang up ------------------------------------------------------------------
 
 

@@ -97,7 +97,7 @@ CALLS: dict[str, tuple[Callable[[Transport], Coroutine[Any, Any, Any]], Any]] = 
 
 
 @pytest.mark.parametrize("what", CALLS)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.data(), STATUSES, charsets)
 def test_others_may_answer_anything(what: str, data: Any, status: int, charset: str) -> None:
     act, answers = CALLS[what]
@@ -273,10 +273,8 @@ def test_a_refusal_with_null_is_a_refusal(nothing: str) -> None:
 
 
 SETTLEMENTS = (
-    "authorization_flow", "drained_wallet", "facilitator_refuses", "false_receipt", "frozen_token",
-    "late_settlement", "lost_answer", "pending_settlement", "reencoded_header", "refund_once",
-    "replay", "restart_mid_settlement", "served_only_if_good", "submitted_by_others",
-    "tampered_requirements", "upfront_flow",
+    "drained_wallet", "facilitator_refuses", "false_receipt", "late_settlement", "lost_answer",
+    "pending_settlement", "refund_once", "restart_mid_settlement", "upfront_flow",
 )  # fmt: skip
 
 

@@ -63,14 +63,6 @@ async def test_in_one_step_too(world: LiveWorld, alice: Payer) -> None:
     assert len(await world.transfers(alice)) == 1
 
 
-def test_a_policy_of_ones_own_reads_confirmations() -> None:
-    class AtLeastTwo:
-        async def serves(self, proof: Any) -> bool:
-            return proof.is_settled and (await proof.confirmations() or 0) >= 2
-
-    play(dropped, service=serving(AtLeastTwo()))
-
-
 def test_a_payers_policy_sees_the_newest_block() -> None:
     class OncePerBlock:
         """Sends the same authorization again in each new block."""

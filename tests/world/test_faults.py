@@ -4,8 +4,6 @@ A story is played in process, over TCP on virtual time, and against a server in 
 """
 
 import asyncio
-import base64
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal, get_args
@@ -16,7 +14,6 @@ import pytest
 from tests.world.playing import play, played
 from x402sim import Fault, LiveWorld, LocalServer, PaymentAuth, PaymentFailed, World, events
 from x402sim.protocol.header import Spelling
-from x402sim.protocol.x402 import REQUIRED_HEADER
 from x402sim.rng import Rng
 from x402sim.story.payer import Payer
 from x402sim.story.stages import START_S
@@ -100,51 +97,6 @@ async def test_the_facilitator_asked_directly(world: LiveWorld, alice: Payer) ->
     assert again["error"] == "Authorization already used"
 
 
-def test_every_part_over_real_tcp(server: LocalServer) -> None:
-    """The same server as any program meets it: each victim by its own URL, with plain httpx."""
-    rpc = {"jsonrpc": "2.0", "id": 1, "method": "net_version"}
-    parts = {
-        "service": ("GET", f"{server.url}/healthz", None, "healthz"),
-        "facilitator": ("GET", f"{server.facilitator_url}/v2/x402/supported", None, "supported"),
-        "explorer": ("GET", f"{server.explorer_url}/api?module=moon", None, "moon"),
-        "rpc": ("POST", server.rpc_url, rpc, "net_version"),
-    }
-    with httpx.Client(timeout=10) as http:
-
-        def let(victim: str, **wanted: Any) -> None:
-            """Let something go wrong, but not with what the service asks meanwhile."""
-            fault = {"victim": victim, "contains": parts[victim][3], **wanted}
-            assert http.post(f"{server.control_url}/faults", json=fault).status_code == 200
-
-        def ask(victim: str) -> str:
-            method, url, body, _ = parts[victim]
-            return http.request(method, url, json=body).text
-
-        for victim in parts:
-            right = ask(victim)
-            for kind, seen in (
-                (TEAPOT, TEAPOT["body"]),
-                ({"does": "shorten"}, right[: len(right) // 2]),
-                ({"does": "duplicate"}, right),
-                ({"does": "delay answer", "seconds": 0.01}, right),
-            ):
-                let(victim, **kind)
-                assert ask(victim) == seen
-            let(victim, does="truncate")
-            with pytest.raises(httpx.RemoteProtocolError, match="peer closed connection without"):
-                ask(victim)
-            for does in ("lose request", "lose answer", "refuse", "crash before", "crash after"):
-                let(victim, does=does)
-                with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
-                    ask(victim)
-                if does.startswith("crash"):
-                    http.post(f"{server.control_url}/clock/advance", json={"seconds": RESTART_S})
-            assert ask(victim) == right, "and then it is over"
-
-
-CUT = {"victim": "service", "does": "truncate", "path": MARKET}
-
-
 # --- an answer with headers ----------------------------------------------------------------
 
 
@@ -194,37 +146,6 @@ def test_an_answer_without_content_has_a_date_and_no_length(server: LocalServer)
         assert answer.status_code == 204
         assert "date" in answer.headers
         assert "content-length" not in answer.headers
-
-
-@pytest.mark.parametrize("path", ["/verify", "/settle"])
-def test_a_facilitator_that_is_busy_says_for_how_long(server: LocalServer, path: str) -> None:
-    server.reset()
-    fault = {"victim": "facilitator", "does": "answer", "path": path, "times": 2}
-    server.fault(Fault(**fault, status=429, headers={"Retry-After": "30"}))
-    asked = httpx.post(f"{server.facilitator_url}{path}", json={})
-    assert (asked.status_code, asked.headers["retry-after"]) == (429, "30")
-    payer = PaymentAuth(server.wallets[0], version=2)
-    assert httpx.get(server.url + MARKET, auth=payer).status_code == 502
-    assert httpx.get(server.url + MARKET, auth=payer).status_code == 200
-    assert len(server.transfers(server.wallets[0].address)) == 1
-
-
-@pytest.mark.parametrize("amount", ["20000", "9000", "90000"])
-def test_a_price_that_changes_in_flight_is_not_paid(server: LocalServer, amount: str) -> None:
-    """Version 2 has its price in a header. What was not asked for is refused, and nothing moves."""
-    server.reset()
-    url, wallet = server.url + MARKET, server.wallets[0]
-    asked = json.loads(base64.b64decode(httpx.get(url).headers[REQUIRED_HEADER]))
-    asked["accepts"][0]["amount"] = amount
-    changed = base64.b64encode(json.dumps(asked).encode()).decode()
-    fault = {"victim": "service", "does": "answer", "path": MARKET, "status": 402}
-    server.fault(Fault(**fault, headers={REQUIRED_HEADER: changed}))
-    payer = PaymentAuth(wallet, max_amount="0.05", version=2)
-    why = "max_amount allows 0.05" if amount == "90000" else "402 invalid_payment_requirements"
-    with pytest.raises(PaymentFailed, match=why):
-        httpx.get(url, auth=payer)
-    assert not server.transfers(wallet.address)
-    assert httpx.get(url, auth=PaymentAuth(wallet, version=2)).status_code == 200
 
 
 # --- when it strikes -----------------------------------------------------------------

@@ -7,7 +7,7 @@ from tests.world.playing import play
 from x402sim import LiveWorld, Payer, Run
 from x402sim.backends import PoissonBlocks
 
-SEEDS, RANDOM = range(20), PoissonBlocks(5)
+SEEDS, RANDOM = range(10), PoissonBlocks(5)
 
 
 async def one_session(world: LiveWorld, alice: Payer) -> None:

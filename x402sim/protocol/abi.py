@@ -3,7 +3,7 @@ types in use.
 
 An argument is one 32-byte word, except `bytes`, which follows the words. eth-abi takes a tenth of a
 millisecond longer for each call, which the row `direct` of `tests/bench` has no room for: a payment
-is encoded once and decoded three times. `tests/chain/test_abi.py` compares both.
+is encoded once and decoded three times. The vectors and `tests/evm` compare both.
 """
 
 from functools import partial
