@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec import structs
 
 from tests.rig import Deliver, ServiceRig, answer, broken, lose_request, only, scene
 from tests.service.standard import in_form, is_served, low_v, record, submit
@@ -17,7 +18,7 @@ from x402sim.protocol.crypto import HALF_ORDER, Hash, from_hex
 from x402sim.protocol.header import authorization_of
 from x402sim.protocol.networks import TESTNET
 from x402sim.service import indexer, sessions
-from x402sim.service.reconcile import grant, reconcile, revoke, suspend
+from x402sim.service.reconcile import grant, pays_for, reconcile, revoke, suspend
 
 OTHER = "0x" + "0" * 64
 """The hash of a transaction that no block has."""
@@ -41,6 +42,28 @@ async def test_a_payment_of_a_valid_header_that_verify_refuses_is_found(
     await submit(rig, header)
     assert await reconcile(rig.service) == 1
     assert await is_served(rig, required)
+
+
+@pytest.mark.clause("8/indexer-query")
+@scene
+async def test_a_transaction_pays_by_its_success_its_nonce_and_its_transfer(
+    rig: ServiceRig,
+) -> None:
+    """A facilitator may name any transaction: each of the three is compared."""
+    payment = rig.service.store.payments.get(await rig.buy())
+    assert payment is not None
+    assert payment.tx_hash is not None
+    mined = await rig.service.rpc.transaction(payment.tx_hash)
+    assert mined is not None
+    assert pays_for(mined, payment)
+    ((payer, payee, base),) = mined.transfers
+    for change in (
+        {"succeeded": False}, {"used": ()}, {"used": ((payer, bytes(32)),)},
+        {"used": ((payee, payment.nonce),)}, {"transfers": ()},
+        {"transfers": ((payer, payee, base - 1),)}, {"transfers": ((payer, payer, base),)},
+        {"transfers": ((payee, payee, base),)},
+    ):  # fmt: skip
+        assert not pays_for(structs.replace(mined, **change), payment), change
 
 
 def high_s(signature: bytes) -> bytes:
