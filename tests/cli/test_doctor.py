@@ -388,14 +388,15 @@ def test_no_odd_value_stops_the_examination() -> None:
     told, request = offers(REQUIRED, BASE_SEPOLIA, url=url), httpx.Request("GET", url)
     body, header = msgspec.to_builtins(told.body), json.loads(base64.b64decode(told.header))
     answers = [(each, header) for each in changed(body)] + [(body, h) for h in changed(header)]
+    answers = answers[::3]  # of each field, a third of the odd values; decode reads them all
     paid = 0
     for said, sent in answers:
         answer = httpx.Response(402, json=said, headers=in_header(sent))
         found = examine(request, answer, NETWORKS, now_s=1_800_000_000)
         assert all(each.seen and each.wanted and each.do for each in found.findings)
         paid += found.can_be_paid
-    assert len(answers) > 500
-    assert paid > 400, "one offer is wrong, another is right"
+    assert len(answers) > 170
+    assert paid > 130, "one offer is wrong, another is right"
 
 
 # --- what shops of other people answer --------------------------------------------------

@@ -97,7 +97,7 @@ COMMANDS = [
     ["run", "replay"],
     ["conformance", "URL", "--only", "2.8"],
     ["target", "init", "URL", "-o", "-"],
-    ["sweep", "FILE:one", "--seeds", "2"],
+    ["sweep", "FILE:one", "--seeds", "2", "--workers", "0"],
 ]
 """Each command that prints to a terminal and ends."""
 STUDY = "def one(seed):\n    return {'seed_again': seed}\n"

@@ -118,6 +118,7 @@ def test_what_is_borrowed_is_seen(code: str) -> None:
     assert [*borrowed(ast.parse(code))]
 
 
+@pytest.mark.thorough
 def test_no_private_name_of_others_is_used() -> None:
     found = []
     for folder in ("x402sim", "scenarios", "conformance"):

@@ -52,7 +52,7 @@ class Reader(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page() -> Reader:
-    runs = [run("replayed"), run("failing"), run("sessions"), skipped()]
+    runs = [run("replayed"), run("failing"), skipped()]
     return Reader(html.page(runs, stories={"replayed": "Alice pays <once>."}))
 
 
@@ -104,13 +104,13 @@ def test_the_page_makes_no_external_requests(page: Reader) -> None:
 
 
 def test_the_overview_counts_outcomes_and_checks(page: Reader) -> None:
-    assert "✓ 2 passed, ✗ 1 failed, \N{EN DASH} 1 skipped; 5 of 7 checks held." in page.words
+    assert "✓ 1 passed, ✗ 1 failed, \N{EN DASH} 1 skipped; 4 of 6 checks held." in page.words
     opened = ["open" in details for details in page.all("details")]
-    assert opened == [False, True, False, False], "only what failed"
+    assert opened == [False, True, False], "only what failed"
     (alone,) = Reader(html.page([run("replayed")])).all("details")
     assert "open" in alone, "of one run, there is nothing to choose"
     links = [str(link["href"]) for link in page.all("a")]
-    assert links == 2 * ["#replayed", "#failing", "#sessions", "#elsewhere"]
+    assert links == 2 * ["#replayed", "#failing", "#elsewhere"]
     assert {link[1:] for link in links} <= {each.get("id") for _, each in page.elements}
 
 
@@ -124,7 +124,7 @@ def test_a_failed_check_shows_its_trace_once(page: Reader) -> None:
 
 
 def test_the_matrix_has_a_cell_for_each_checked_clause(page: Reader) -> None:
-    checks = {name: checks_of(run(name).journal) for name in ("replayed", "failing", "sessions")}
+    checks = {name: checks_of(run(name).journal) for name in ("replayed", "failing")}
     checked = {(name, each.clause) for name in checks for each in checks[name]}
     cells = [each for each in page.all("td") if each.get("title")]
     assert len(cells) == len(checked)
