@@ -130,11 +130,10 @@ def test_the_command(tmp_path: Path) -> None:
         given = f"{file}:late", "--workers", 0, "--set", "spread=0.1,4"
         return runner.run("sweep", *given, *options)
 
-    done = run("--until", "5%", "--seeds", 900, "--out", tmp_path / "results")
+    done = run("--until", "30%", "--seeds", 90, "--out", tmp_path / "results")
     assert done.exit_code == 0, done.stderr
     counts = [int(line.split()[2]) for line in done.stdout.splitlines()[1:]]
-    assert counts[0] == 10
-    assert 150 <= counts[1] <= 450
+    assert counts[0] == 10 <= counts[1] < 90
     short = run("--until", "x=0.1", "--seeds", 20)
     assert short.exit_code == 0
     assert (
