@@ -373,8 +373,3 @@ def test_a_start_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Monk
     assert done.exit_code == 75
     assert "nothing was signed here: another start of this command has not ended" in done.stderr
     assert len(shop.nonces) == 1
-
-
-def test_a_session_is_not_kept(tmp_path: Path) -> None:
-    done = run("http://127.0.0.1:1/x", "--session", "--state-dir", tmp_path)
-    runner.assert_misuse(done, "--session and --state-dir")
