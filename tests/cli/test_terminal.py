@@ -133,4 +133,4 @@ def test_with_no_color_nor_does_that_of_a_server() -> None:
 
 
 def test_without_it_a_terminal_gets_colours() -> None:
-    assert b"\x1b[" in in_terminal(*command("demo"), NO_COLOR="")
+    assert b"\x1b[" in in_terminal(*command("list"), NO_COLOR="")
