@@ -91,6 +91,7 @@ def edited(folder: Path, place: str, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
+@pytest.mark.thorough
 def test_a_run_is_repeated_and_a_changed_line_is_found(saved: Path) -> None:
     """Versions that differ are notes."""
     found = json.loads(reproduced(saved / "2", "--json").stdout)

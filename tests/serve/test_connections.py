@@ -285,15 +285,6 @@ def test_what_is_not_http_is_400(server):
         assert refusal(answer) == status_and_text(RequestError.INVALID_HTTP), data
 
 
-def test_a_request_to_upgrade_is_answered_and_closes(server):
-    with server.connect() as connection:
-        upgrade = b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
-        connection.sendall(b"GET /nothing HTTP/1.1\r\nHost: x\r\n" + upgrade)
-        answer = rest(connection)
-    assert answer.startswith(b"HTTP/1.1 404")
-    assert b"connection: close" in answer
-
-
 @pytest.mark.parametrize("behind", [b"", b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"])
 def test_a_request_learns_that_its_client_has_left(server, behind):
     """Also while its answer waits for the reader of an earlier one, and another request for it."""
@@ -441,4 +432,5 @@ def test_a_request_to_upgrade_keeps_its_body(
             to.sendall(sent[at : at + step])
         answer = rest(to)
     assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b"connection: close" in answer
     assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {"size": size}
