@@ -262,7 +262,7 @@ def flooding(to: socket.socket, data: bytes) -> Iterator[None]:
     for each in threads:
         each.start()
     try:
-        time.sleep(1)
+        time.sleep(0.3)
         yield
     finally:
         is_over.set()
