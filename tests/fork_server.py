@@ -5,7 +5,6 @@ folder, output, signals and exit code. Only Python's start is not its own: the t
 `subprocess`.
 """
 
-import atexit
 import fcntl
 import gc
 import json
@@ -52,8 +51,8 @@ class Forked:
         told, tells = os.pipe()
         output, writes = os.pipe()
         self._status, says = os.pipe()
-        with _one_at_a_time:
-            socket.send_fds(_server(imports), [b"."], [told, writes, stderr.fileno(), says])
+        with _one_at_a_time, socket.socket(fileno=os.dup(_server(imports))) as server:
+            socket.send_fds(server, [b"."], [told, writes, stderr.fileno(), says])
         for each in told, writes, says:
             os.close(each)
         with open(tells, "w") as file:
@@ -100,13 +99,16 @@ def run(*words: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
 
 
 @cache
-def _server(imports: tuple[str, ...]) -> socket.socket:
-    """Return a connection to the server of this run, which ends with its last connection."""
+def _server(imports: tuple[str, ...]) -> int:
+    """Return a connection to the server of this run, which ends with its last connection.
+
+    The end of this process closes the descriptor. It waits for no server, which others may use, and
+    no object of Python is left that would warn of that.
+    """
     run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
     named = sha256(repr((__file__, run, imports)).encode()).hexdigest()[:16]
     path = Path(gettempdir()) / f"x402sim-{named}"
     ours = socket.socket(socket.AF_UNIX)
-    atexit.register(ours.close)
     with _one_server_at_a_time():
         try:
             ours.connect(str(path))
@@ -116,10 +118,10 @@ def _server(imports: tuple[str, ...]) -> socket.socket:
                 listening.bind(str(path))
                 listening.listen()
                 words = [sys.executable, "-P", __file__, *imports]
-                process = subprocess.Popen(words, stdin=listening)
+                stdin = (os.POSIX_SPAWN_DUP2, listening.fileno(), 0)
+                os.posix_spawn(sys.executable, words, os.environ, file_actions=[stdin])
             ours.connect(str(path))
-            atexit.register(lambda: (ours.close(), process.wait()))
-    return ours
+    return ours.detach()
 
 
 @contextmanager

@@ -149,16 +149,16 @@ def test_the_page_has_every_row_and_a_date() -> None:
 # --- what takes long --------------------------------------------------------------------
 
 
-@pytest.mark.thorough
+@pytest.mark.campaign
 @pytest.mark.timeout(400)  # 10,000 payments take most of a minute
 def test_the_cost_and_the_memory_of_a_payment_do_not_grow() -> None:
-    """A cost that grew with the run would be a multiple; other tests count the work exactly."""
+    """A cost that grew with the run would be a multiple; CI measures the rows `growth` and `joined`."""
     found = size.in_processes(100, 10_000)
     assert found["flat"] < 2
     assert found["bytes"] <= 4000
 
 
-@pytest.mark.thorough
+@pytest.mark.campaign
 def test_the_rows_of_the_full_form_can_be_measured() -> None:
     """CI measures the others."""
     with Bench(replace(QUICK, payers=20)) as bench:

@@ -32,6 +32,8 @@ MOON_ONLY = {"network": "moon"}
 V1 = ("x402 v1, npm", "x402 v1, Python")
 V2 = ("x402 v2, npm", "x402 v2, Python")
 OURS = "httpx, PaymentAuth"
+PAGE = b"<!doctype html><html><head><script>window.x402 = {}</script>" + b"<!-- x -->" * 230_000
+HTML = {"content-type": "text/html; charset=utf-8"}
 NOBODY = dict.fromkeys(("payer in two steps", *V1, *V2), False)
 
 
@@ -113,32 +115,23 @@ def test_our_own_service_can_be_paid_by_all(server: LocalServer) -> None:
     assert max(map(len, lines)) <= 80
 
 
-def test_a_right_402_has_no_findings() -> None:
-    told = examined(right)
-    assert told["ok"]
-    assert all(payers(told).values())
-    assert told["findings"] == []
-    assert [each["dialect"] for each in told["offers"]] == [
-        "two steps", "x402 version 1", "x402 version 2",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("answer", "who"),
     [
         (only_two_steps, ["payer in two steps"]),
         (only_v1, V1),
         (only_v2, V2),
+        (right, NOBODY),
     ],
 )
-def test_one_dialect_is_paid_by_its_payer_and_by_ours(answer: Any, who: list[str]) -> None:
+def test_a_dialect_is_paid_by_its_payer_and_by_ours(answer: Any, who: list[str]) -> None:
     told = examined(answer)
     assert payers(told) == NOBODY | dict.fromkeys([*who, "httpx, PaymentAuth"], True)
     assert told["findings"] == []
 
 
 @pytest.mark.parametrize(
-    ("reply", "about", "do"),
+    ("reply", "about", "says"),
     [
         (Reply(200, {"free": 1}), "status", "serves without payment"),
         (Reply(404), "status", "--method, --data"),
@@ -150,13 +143,19 @@ def test_one_dialect_is_paid_by_its_payer_and_by_ours(answer: Any, who: list[str
         (Reply(402, {"x402Version": 1, "accepts": []}), "accepts", "at least one"),
         (Reply(402, {}, {"PAYMENT-REQUIRED": "%"}), "PAYMENT-REQUIRED", "as base64"),
         (Reply(402, {}, in_header({"x402Version": 1})), "PAYMENT-REQUIRED", "of version 2 there"),
+        (Reply(402, b"", {"WWW-Authenticate": "L402"}), "WWW-Authenticate", "L402"),
+        (Reply(402, {"error": {"message": "top up"}}), "body", "'error'"),
+        (Reply(402, {"accepts": []}), "body", "no x402Version"),
+        (Reply(402, {"x402Version": "1", "accepts": []}), "body", "x402Version '1'"),
+        (Reply(402, PAGE, HTML), "body", "the page that the x402 SDK sends to browsers"),
     ],
 )
-def test_an_answer_that_nobody_can_pay(reply: Reply, about: str, do: str) -> None:
+def test_an_answer_that_nobody_can_pay(reply: Reply, about: str, says: str) -> None:
     told = examined(reply)
     assert not told["ok"]
-    assert abouts(told) == [about]
-    assert do in told["findings"][0]["do"]
+    first = told["findings"][0]
+    assert (abouts(told)[0], first["stops"]) == (about, True)
+    assert says in first["do"] + first["seen"]
 
 
 @pytest.mark.parametrize(
@@ -164,12 +163,9 @@ def test_an_answer_that_nobody_can_pay(reply: Reply, about: str, do: str) -> Non
     [
         (only_v1, {"network": "moon", "extra": None}, "network of offer 1", False),
         (only_v1, {"asset": WANTED.pay_to}, "asset of offer 1", False),
-        (only_v1, {"asset": WANTED.pay_to, "extra": {}}, "extra.version of offer 1", False),
         (only_v1, {"extra": {"name": "USDC", "version": "1"}}, "extra.version of offer 1", False),
         (only_v1, {"extra": {"version": "2"}}, "extra.name of offer 1", True),
         (only_v1, {"resource": "https://HOST/page"}, "resource of offer 1", True),
-        (only_v1, {"resource": "http://elsewhere/page"}, "resource of offer 1", True),
-        (only_v1, {"resource": ""}, "resource of offer 1", True),
         (only_v1, {"maxAmountRequired": "0"}, "maxAmountRequired of offer 1", True),
         (only_v1, {"network": "optimism", "extra": USDC}, "network of offer 1", False),
         (only_two_steps, {"wanted": {"resource": "/other"}}, "resource of offer 1", False),
@@ -212,8 +208,6 @@ UPTO = {"scheme": "upto"}
 BY_PERMIT2 = USDC_V2 | {"extra": {"assetTransferMethod": "permit2"}}
 SETTLES = {"facilitatorAddress": "0x7E5F4552091A69125d5DfCb7b8C2659029395Bdf"}
 TOLD = "the same, permit2=True"
-PAGE = b"<!doctype html><html><head><script>window.x402 = {}</script>" + b"<!-- x -->" * 230_000
-HTML = {"content-type": "text/html; charset=utf-8"}
 
 
 @pytest.mark.parametrize(
@@ -284,26 +278,6 @@ def test_an_offer_by_permit2_is_looked_at(extra: dict[str, str], about: str, see
     found = {each["about"]: each for each in told["findings"]}[f"{about} of offer 1"]
     assert seen in found["seen"]
     assert payers(told)[TOLD] == (not found["stops"])
-
-
-@pytest.mark.parametrize(
-    ("reply", "about", "name"),
-    [
-        (Reply(402, b"", {"WWW-Authenticate": "L402"}), "WWW-Authenticate", "L402"),
-        (Reply(402, {"error": {"message": "top up"}}), "body", "'error'"),
-        (Reply(402, {"accepts": []}), "body", "no x402Version"),
-        (Reply(402, {"x402Version": "1", "accepts": []}), "body", "x402Version '1'"),
-        (Reply(402, PAGE, HTML), "body", "the page that the x402 SDK sends to browsers"),
-    ],
-)
-def test_what_is_no_402_that_a_client_knows_is_called_by_its_name(
-    reply: Reply, about: str, name: str
-) -> None:
-    told = examined(reply)
-    assert not told["ok"]
-    first = told["findings"][0]
-    assert (first["about"], first["stops"]) == (about, True)
-    assert name in first["seen"]
 
 
 def test_no_place_to_pay_stops_two_steps_only() -> None:
@@ -388,14 +362,15 @@ def test_no_odd_value_stops_the_examination() -> None:
     told, request = offers(REQUIRED, BASE_SEPOLIA, url=url), httpx.Request("GET", url)
     body, header = msgspec.to_builtins(told.body), json.loads(base64.b64decode(told.header))
     answers = [(each, header) for each in changed(body)] + [(body, h) for h in changed(header)]
+    answers = answers[::3]  # of each field, a third of the odd values; decode reads them all
     paid = 0
     for said, sent in answers:
         answer = httpx.Response(402, json=said, headers=in_header(sent))
         found = examine(request, answer, NETWORKS, now_s=1_800_000_000)
         assert all(each.seen and each.wanted and each.do for each in found.findings)
         paid += found.can_be_paid
-    assert len(answers) > 500
-    assert paid > 400, "one offer is wrong, another is right"
+    assert len(answers) > 170
+    assert paid > 130, "one offer is wrong, another is right"
 
 
 # --- what shops of other people answer --------------------------------------------------
@@ -543,9 +518,6 @@ def test_an_index_that_takes_long_is_not_read_to_its_end(monkeypatch: pytest.Mon
     assert "unknown" in note.do
 
 
-def test_an_index_is_a_url_and_lists_the_resources_of_serve(server: LocalServer) -> None:
+def test_an_index_lists_the_resources_of_serve(server: LocalServer) -> None:
     chosen = (server.url + "/api/perp/market", "--json", "--index", server.url + "/facilitator")
     assert json.loads(run(*chosen).stdout)["listing"]["is_listed"]
-    bad = run(server.url, "--index", "nowhere")
-    assert bad.exit_code == 2
-    assert "'nowhere' is no URL" in bad.stderr

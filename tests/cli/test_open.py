@@ -38,6 +38,7 @@ def test_a_saved_run_is_served_until_it_is_stopped(tmp_path: Path) -> None:
         assert running.errors() == ""
 
 
+@pytest.mark.thorough
 def test_of_a_large_run_the_newest_payments_are_shown_or_all(tmp_path: Path) -> None:
     async def story(world: LiveWorld) -> None:
         await world.population(3, arrivals=Every(1), until_s=502)

@@ -382,23 +382,6 @@ def test_if_no_offer_can_be_paid_it_says_why_for_each() -> None:
     assert "; offer 2: network 'solana:" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("headers", "body", "told"),
-    [
-        ({"WWW-Authenticate": 'Payment id="x", method="tempo"'}, {}, "scheme Payment"),
-        ({}, {"error": {"message": "Insufficient credits"}}, "Insufficient credits"),
-    ],
-)
-def test_a_402_of_another_protocol_is_called_so(
-    headers: dict[str, str], body: Any, told: str
-) -> None:
-    with serving(lambda _: Reply(402, body, headers)) as url:
-        done = run(url + "/page")
-    assert done.exit_code == 2
-    assert "x402sim: nothing was paid: the 402 has no payment requirements" in done.stderr
-    assert told in done.stderr
-
-
 ON_THE_MOON = msgspec.to_builtins(required(msgspec.structs.replace(WANTED, network="moon")))
 
 
@@ -414,25 +397,12 @@ ON_THE_MOON = msgspec.to_builtins(required(msgspec.structs.replace(WANTED, netwo
         (Reply(402, b"pay!"), "the 402 has no payment requirements; `doctor URL` looks closer"),
         (Reply(402, {"x402Version": 1, "accepts": []}), "the 402 has no payment requirements"),
         (Reply(402, ON_THE_MOON), "the 402 asks for a payment on 'moon'; known are cronos-testnet"),
+        (Reply(402, {}, {"WWW-Authenticate": 'Payment id="x", method="tempo"'}), "scheme Payment"),
+        (Reply(402, {"error": {"message": "Insufficient credits"}}), "Insufficient credits"),
     ],
 )
 def test_an_answer_that_cannot_be_paid(reply: Reply, told: str) -> None:
     with serving(lambda _: reply) as url:
         done = run(url)
     assert done.exit_code == 2
-    assert f"x402sim: nothing was paid: {told}" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        (["--arguments", "{}"], "--arguments: they are a tool's; name it with --tool"),
-        (["--tool", "t", "--arguments", "[1]"], "--arguments '[1]': wanted a JSON object"),
-        (["--tool", "t", "--session"], "a tool is paid in one step"),
-        (["--tool", "t", "--data", "{}"], "--tool: it has --arguments; omit --method and --data"),
-    ],
-)
-def test_what_is_no_call_of_a_tool_is_refused(options: list[str], text: str) -> None:
-    done = run("http://127.0.0.1:9/mcp", *options)
-    assert done.exit_code == 2
-    assert text in done.stderr
+    assert told in done.stderr.partition("x402sim: nothing was paid: ")[2]

@@ -79,9 +79,3 @@ def test_what_is_not_allowed_is_not_signed(
     assert done.exit_code == 2
     assert says in done.stderr
     assert "Signed" not in done.stderr
-
-
-@pytest.mark.parametrize("other", [["--session"], ["--wrong", "amount"], ["--steps", "2"]])
-def test_it_does_not_go_with(other: list[str]) -> None:
-    done = run("http://127.0.0.1:1/", "--permit2", *other)
-    assert (done.exit_code, "omit --session, --steps 2 and --wrong" in done.stderr) == (2, True)

@@ -5,7 +5,6 @@ import json
 import re
 import shlex
 import signal
-import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 
 from tests.cli import runner, stories
 from tests.cli.runner import assert_misuse
-from tests.serve.driver import command
+from tests.serve.driver import Running
 from x402sim import LocalServer, World
 from x402sim.commands import run as playing
 from x402sim.report.reading import checks_of
@@ -241,21 +240,10 @@ def test_reports_without_their_extra(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_ctrl_c_stops_it_at_once(tmp_path: Path) -> None:
     file = stories.write(tmp_path, stories.NEVER_ENDS)
-    with subprocess.Popen(
-        command("run", file),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # so also if the tests run in the background of a shell
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as running:
-        try:
-            assert running.stdout.readline() == "begun\n"
-            running.send_signal(signal.SIGINT)
-            assert running.wait(20) == 130
-            assert "Traceback" not in running.stderr.read()
-        finally:
-            running.kill()
+    with Running("run", file) as running:
+        assert running.line() == "begun\n"
+        assert running.end(signal.SIGINT) == 130
+        assert "Traceback" not in running.errors()
 
 
 # --- reports and the bar -------------------------------------------------------------

@@ -94,9 +94,6 @@ def test_a_change_of_what_counts_is_refused_by_name(
     with pytest.raises(ValueError, match=re.escape(says)):
         played(ran(after), tmp_path)
     assert played(ran(before), tmp_path) == old, "the refusal changes nothing"
-    alone = played(ran(after), tmp_path / "alone")
-    assert played(ran(after), tmp_path, fresh=True) == alone
-    assert played(ran(after), tmp_path) == alone
 
 
 def test_names_that_are_not_used_do_not_count(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 from tests.fork_server import STUDIES, Forked
 from x402sim.clock import stopwatch
 
+pytestmark = [pytest.mark.thorough, pytest.mark.waits]
 LIMIT_S = 60.0
 AT_ONCE_S = 0.05
 """A command takes longer than this to end its workers."""

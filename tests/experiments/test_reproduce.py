@@ -91,6 +91,7 @@ def edited(folder: Path, place: str, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
+@pytest.mark.thorough
 def test_a_run_is_repeated_and_a_changed_line_is_found(saved: Path) -> None:
     """Versions that differ are notes."""
     found = json.loads(reproduced(saved / "2", "--json").stdout)
@@ -119,6 +120,7 @@ def test_a_run_is_repeated_and_a_changed_line_is_found(saved: Path) -> None:
         assert part in differs
 
 
+@pytest.mark.thorough
 def test_a_sweep_is_repeated_from_all_calls_that_wrote_it(saved: Path) -> None:
     """Also from one whose values are objects that the last call does not give."""
     folder = saved / "swept"
@@ -140,6 +142,7 @@ def test_a_sweep_is_repeated_from_all_calls_that_wrote_it(saved: Path) -> None:
     assert "journals" not in differs, "they are the same"
 
 
+@pytest.mark.thorough
 def test_what_is_missing_is_said_before_and_after(tmp_path: Path) -> None:
     (tmp_path / "seeds.txt").write_text("3")
     (tmp_path / "own.py").write_text(
@@ -230,6 +233,10 @@ def test_what_nobody_can_repeat_is_refused_before_anything_is_written(tmp_path: 
     with pytest.raises(ValueError, match=r"played at http://127.0.0.1:1, whose state nobody else"):
         away.save(tmp_path / "out", bundle=True)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.thorough
+def test_code_without_a_file_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-"], cwd=tmp_path, check=False, text=True, capture_output=True,
         input="from x402sim import World\nWorld().play('replay').save('out', bundle=True)",

@@ -53,9 +53,7 @@ def test_what_does_not_exist_is_named() -> None:
         summarize(frame[["n", "seed"]], by="n")
 
 
-@pytest.mark.parametrize(
-    "name", ["result", "seeds", "rows", "failed", "mean", "low", "high", "std", "q50"]
-)
+@pytest.mark.parametrize("name", ["result", "low", "q50"])
 def test_a_parameter_cannot_be_named_as_a_column_of_the_summary(name: str) -> None:
     """It would be there twice, and `table.low` a frame: refused where it is written."""
 

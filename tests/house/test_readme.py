@@ -2,11 +2,10 @@
 
 import json
 import re
-import subprocess
-import sys
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.house import ROOT, blocks
 from x402sim import LocalServer, PaymentAuth
@@ -14,13 +13,11 @@ from x402sim import LocalServer, PaymentAuth
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_first_program_pays() -> None:
-    program = blocks(README, "python")[0]
-    run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd="/"
-    )
-    assert "'entryPrice'" in run.stdout
-    assert "0x" in run.stdout
+def test_the_first_program_pays(capsys: pytest.CaptureFixture[str]) -> None:
+    exec(blocks(README, "python")[0], {"__name__": "__main__"})
+    told = capsys.readouterr().out
+    assert "'entryPrice'" in told
+    assert "0x" in told
 
 
 def test_the_messages_it_shows_are_those_of_a_payment() -> None:

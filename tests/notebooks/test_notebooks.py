@@ -25,7 +25,7 @@ from x402sim.suite.service import local
 MEASURED = json.loads(Path(gas.__file__).with_name("gas.json").read_bytes())["flows"]
 FILES = notebooks()
 IDS = [file.stem for file in FILES]
-STUDIES = (3, 4, 5, *range(9, 18), *range(19, 23))
+STUDIES = (3, 4, 5, *range(9, 23))
 """The notebooks that simulate for a quarter of a minute and more: CI reproduces the others."""
 OTHERS = {"pandas", "matplotlib", "httpx", "IPython", *sys.stdlib_module_names}
 PUBLIC = {

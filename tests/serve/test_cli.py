@@ -67,25 +67,6 @@ def test_an_empty_token_is_refused_on_any_host_from_the_environment_too(host, mo
     gives_up("--host", host, says="the control token is empty")
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        (
-            "receipt_timeout=1",
-            "unknown setting 'receipt_timeout'; did you mean 'receipt_timeout_s'",
-        ),
-        ("receipt_timeout_s=0", "receipt_timeout_s: expected a number above 0, got 0"),
-        ("receipt_timeout_s", "receipt_timeout_s: wanted a number, true or false, got ''"),
-        ("simulates=no", "simulates: wanted a number, true or false, got 'no'"),
-        ("simulates=0", "simulates: expected True or False, got 0"),
-        ("servers=1.5", "servers: expected a whole number above 0 or None, got 1.5"),
-        ("service_time_s=2", "give `servers`, such as servers=1"),
-    ],
-)
-def test_a_wrong_setting_of_the_facilitator(given, says):
-    gives_up("--facilitator", given, says=says)
-
-
 # --- it is ready -------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 import x402sim
-from tests.cli.runner import assert_misuse, run
+from tests.cli.runner import run
 from tests.house import blocks
 from tests.serve.paying import in_one_step
 from x402sim import Fault, LocalServer, PaymentAuth, SessionAuth
@@ -349,22 +349,6 @@ def test_pytest_sells(x402_payer: Any) -> None:
 
 
 # --- the command line -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--sell", "weather"], "such as `GET /weather 0.01`"),
-        (["--body", "a.json"], "it is the answer of a --sell"),
-        (["--price", "/a 1"], "for paths of an --upstream"),
-        (["--upstream", "http://127.0.0.1:1"], "without a --price nothing is sold"),
-        (["--upstream", "ftp://a", "--price", "/a 1"], "such as http://127.0.0.1:3000"),
-        (["--openapi", "no.yaml"], "No such file"),
-        (["--no-service", "--sell", "/a 1"], "a world with one service"),
-    ],
-)
-def test_misuse(words: list[str], says: str) -> None:
-    assert_misuse(run("serve", "--port", 0, *words), says)
 
 
 def test_the_lines_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,24 +89,6 @@ def test_a_tool_is_bought_and_is_a_payment_like_any_other(server: LocalServer) -
     assert settled[-1].tx_hash == transfer.tx_hash
 
 
-def test_decode_reads_what_is_sent_and_answered(server: LocalServer) -> None:
-    payment = signed(server, "market")
-    call = {"name": "market", "_meta": {"x402/payment": payment}}
-    sent = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
-    answers = [
-        rpc(server, "tools/call", name="market").json(),
-        rpc(server, "tools/call", **call).json(),
-    ]
-    for message, holds in (
-        (answers[0], "result.structuredContent, result.content[0].text"),
-        (sent, 'params._meta["x402/payment"]'),
-        (answers[1], 'result._meta["x402/payment-response"]'),
-    ):
-        done = runner.run("decode", json.dumps(message))
-        assert holds in done.stdout
-        assert done.exit_code == 0, done.stdout
-
-
 def test_pay_buys_a_tool(server: LocalServer) -> None:
     order = json.dumps(ORDER)
     done = runner.run("pay", f"{server.url}/mcp", "--tool", "quote", "--arguments", order)

@@ -79,12 +79,7 @@ def test_heads_logs_and_transactions_are_told_with_what_a_reorganisation_removes
         assert to.notifications == []
 
 
-def test_the_number_of_subscriptions_is_limited(local: LocalServer) -> None:
-    with talking(local.rpc_url) as to:
-        for kind in ("newHeads", "logs"):
-            for _ in range(MAX_SUBSCRIPTIONS // 2):
-                assert "result" in to.ask("eth_subscribe", kind)
-        assert "at most 100" in to.ask("eth_subscribe", "logs")["error"]["message"]
+def test_what_is_no_subscription_is_refused(local: LocalServer) -> None:
     with talking(local.rpc_url) as to:
         whole = ["newPendingTransactions", True]
         for wrong in (
@@ -267,7 +262,7 @@ def flooding(to: socket.socket, data: bytes) -> Iterator[None]:
     for each in threads:
         each.start()
     try:
-        time.sleep(1)
+        time.sleep(0.3)
         yield
     finally:
         is_over.set()

@@ -219,14 +219,6 @@ def test_what_is_wrong_in_a_payment_is_found(wrong, about):
     assert list(watch.journal.events(PaymentSettled)) == []
 
 
-def test_a_signature_of_another_is_found():
-    watch, header = Watch(), signed(NOW_S)
-    payment = message_of(header)
-    payment["payload"]["authorization"]["from"] = SHOP
-    watch.see(offer(1), paid(2, packed(payment)))
-    assert any(each.startswith("signature") for each in watch.wrong)
-
-
 def test_an_offer_nobody_can_pay_is_examined_once():
     watch, bad = Watch(), required()
     del bad["accepts"][0]["payTo"]
