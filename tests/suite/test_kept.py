@@ -99,6 +99,18 @@ def test_however_the_judge_ends_nothing_is_left(number: signal.Signals, tmp_path
     assert gone_soon(*map(int, file.read_text().split()))
 
 
+def test_a_program_that_judged_ends_without_a_warning() -> None:
+    program = (
+        "import asyncio\nfrom x402sim.suite.kept import kept\n"
+        "async def main():\n    async with kept(['true'], {}) as (_, ended): await ended\n"
+        "asyncio.run(main())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+
+
 def test_a_gigabyte_of_output_is_not_kept(tmp_path: Path) -> None:
     """A command writes 300 MB; before, the judge held 450 MB."""
     script = tmp_path / "pay.py"

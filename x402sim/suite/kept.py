@@ -1,6 +1,7 @@
 """Starts a command by the keeper: inherited variables, kept output, end."""
 
 import asyncio
+import atexit
 import ctypes
 import json
 import os
@@ -217,7 +218,13 @@ def _started() -> "tuple[subprocess.Popen[bytes], socket.socket]":
             env=passing(os.environ),
             start_new_session=True,
         )
+    atexit.register(_end, process, ours)
     return process, ours
+
+
+def _end(process: "subprocess.Popen[bytes]", its_socket: socket.socket) -> None:
+    its_socket.close()  # by which it ends
+    process.wait()
 
 
 @cache
