@@ -111,8 +111,8 @@ class Order(msgspec.Struct, frozen=True):
         """Write the unfinished payments to the payer's `state_dir`, and warn if that fails.
 
         The folder has an earlier state then, from which a restart sends the same payment again. A
-        payment that `must` be stored, before it is sent, raises `PaymentFailed`. The flow, or the
-        reading of a body, lets go of the folder when it `is_over`.
+        payment that `must` be stored, before it is sent, raises `PaymentFailed`: nothing is sent.
+        The flow, or the reading of a body, lets go of the folder when it `is_over`.
         """
         if self.stored is None:
             return
@@ -123,7 +123,8 @@ class Order(msgspec.Struct, frozen=True):
             )
         except PaymentFailed as failed:
             if must:
-                raise
+                todo = "Repeat the request when the folder can be written"
+                raise PaymentFailed(f"{failed.why}; nothing was sent", todo) from failed
             log.warning("%s; after a restart, the payment stored there is sent again", failed)
 
 
@@ -490,9 +491,16 @@ class PaymentAuth(FlowAuth):
         breaks: httpx then closes this generator.
         """
         payments = order.payments
-        payment.sent, payment.sent_s = payment.sent + 1, self.clock.now_s()
+        earlier, sent, sent_s = payments.unresolved, payment.sent, payment.sent_s
+        payment.sent, payment.sent_s = sent + 1, self.clock.now_s()
         payments.unresolved = payment
-        order.store(must=True)
+        try:
+            order.store(must=True)
+        except BaseException:  # nothing was sent
+            payments.unresolved, payment.sent, payment.sent_s = earlier, sent, sent_s
+            if not sent:
+                self.signer.take_back(payment)
+            raise
         try:
             answer: httpx.Response | Receipt | str
             if payment.version is not None:
