@@ -189,7 +189,7 @@ class ResourcePayments(msgspec.Struct):
 
     def all(self, *states: State) -> list[Payment]:
         """Return the payments in some states."""
-        return [each for each in [*self.open] if each.state in states]
+        return [each for each in self.open.copy() if each.state in states] if self.open else []
 
     @property
     def unserved(self) -> list[Payment]:
@@ -199,7 +199,7 @@ class ResourcePayments(msgspec.Struct):
     @property
     def unshown(self) -> list[Payment]:
         """The unserved payments whose proofs were not refused."""
-        return [each for each in self.unserved if not each.was_refused]
+        return [each for each in self.all(State.UNSERVED) if not each.was_refused]
 
     def reopen(self) -> None:
         """Count payments that are over as unresolved: each may be settled after all."""
