@@ -10,7 +10,7 @@ from tests.payer.test_bodies import Streaming, broken, whole
 from tests.payer.test_standard_servers import PAID, StandardShop
 from x402sim import PaidNotServed, PaymentAuth, PaymentFailed, SpendingCapExceeded, Wallet
 from x402sim.clock import Clock
-from x402sim.payer.purchases import EXPIRY_MARGIN_S, State
+from x402sim.payer.purchases import EXPIRY_MARGIN_S, Payment, State
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.protocol.x402_reasons import NONCE_USED
 
@@ -33,8 +33,8 @@ class Trade:
             self.shop = StandardShop(version, answers=self._answers)
             options["network"] = BASE_SEPOLIA
         self.streaming = Streaming(self.shop, list(bodies))
-        clock = Clock(lambda: self.now[0])
-        self.auth = PaymentAuth(Wallet.create(), clock=clock, reuse=False, **options)
+        options = {"clock": Clock(lambda: self.now[0]), "reuse": False} | options
+        self.auth = PaymentAuth(Wallet.create(), **options)
 
     def _settles(self, body: dict[str, Any]) -> Reply | Exception:
         done = self.does.pop(0) if self.does else ""
@@ -60,9 +60,12 @@ class Trade:
         return ask(self.streaming, self.auth)
 
     @property
+    def payments(self) -> list[Payment]:
+        return self.auth.unfinished(httpx.Request("GET", URL)).payments
+
+    @property
     def states(self) -> list[State]:
-        unfinished = self.auth.unfinished(httpx.Request("GET", URL))
-        return [each.state for each in unfinished.payments]
+        return [each.state for each in self.payments]
 
     @property
     def signed(self) -> int:
@@ -102,8 +105,12 @@ def test_a_payment_that_bought_nothing_is_shown_first(version: Any) -> None:
 
 
 @DIALECTS
-def test_a_body_that_is_read_has_bought_and_one_that_breaks_off_has_not(version: Any) -> None:
-    trade = Trade(version)
+@pytest.mark.parametrize("reuse", [False, True])
+def test_a_body_that_is_read_has_bought_and_one_that_breaks_off_has_not(
+    version: Any, reuse: bool
+) -> None:
+    """A payment id that was served is shown again, if it may be, until its body breaks off."""
+    trade = Trade(version, reuse=reuse)
     with (
         httpx.Client(transport=httpx.MockTransport(trade.streaming), auth=trade.auth) as http,
         http.stream("GET", URL),
@@ -111,21 +118,27 @@ def test_a_body_that_is_read_has_bought_and_one_that_breaks_off_has_not(version:
         assert trade.states == [State.READING]
     assert trade.states == [State.UNSERVED if version is None else State.UNRESOLVED]
     assert (trade.ask(), trade.states, trade.signed) == (200, [], 1)
-    assert (trade.ask(), trade.states, trade.signed) == (200, [], 2)
+    signed = 1 if reuse and version is None else 2
+    assert (trade.ask(), trade.states, trade.signed) == (200, [], signed)
 
 
 @DIALECTS
 def test_each_payment_that_bought_nothing_is_shown_before_another_is_signed(version: Any) -> None:
-    """Two streams break off; the shop goes on to serve one of them, and denies the other."""
-    trade = Trade(version, bodies=[broken, broken, whole])
+    """Three streams break off. In two steps, the shop serves none but the oldest payment anew."""
+    trade = Trade(version, bodies=[broken, broken, broken, whole])
     with httpx.Client(transport=httpx.MockTransport(trade.streaming), auth=trade.auth) as http:
-        with http.stream("GET", URL) as one, http.stream("GET", URL) as other:
-            for each in (one, other):
+        with (
+            http.stream("GET", URL) as one,
+            http.stream("GET", URL) as two,
+            http.stream("GET", URL) as three,
+        ):
+            first, *later = trade.payments
+            for each in (one, two, three):
                 with pytest.raises(httpx.RemoteProtocolError):
                     each.read()
-        trade.does, trade.now[0] = [MADE if version else DENY], trade.now[0] + OVER_S
+        trade.does = [MADE] if version else [DENY, DENY]
         assert http.get(URL).status_code == 200
-    assert (len(trade.states), trade.signed) == (1, 2)
+    assert (trade.payments, first.state, trade.signed) == (later, State.READ, 3)
 
 
 @DIALECTS

@@ -309,6 +309,9 @@ def test_another_object_goes_on_with_all_that_is_unfinished() -> None:
     assert second.unfinished() == resumed, "another object's are beside those here"
     assert second.resume(ResourcePayments(open=[paid("another")]).unfinished()) == 1
     assert "another" in [each.shown for each in second.unfinished().sent]
+    for each in second.open.copy():
+        second.end_reading(each, None, is_whole=True)
+    assert second.open == [], "a payer that runs for long keeps none"
 
 
 def test_what_was_given_up_counts_in_another_object() -> None:

@@ -156,10 +156,11 @@ class PaymentAuth(FlowAuth):
     used or the payment as settled has been paid: nothing more is signed. Unfinished payments are
     remembered by host and port: a server that restarts on another port is paid anew.
 
-    `state_dir` is a folder for the unfinished payments, each stored before it is sent. After a
-    restart, another object with this folder sends them again instead of signing. A purchase that
-    another object has begun from the folder, and not ended, raises `PaymentFailed`. Without a
-    folder, only this object remembers.
+    `state_dir` is a folder for the unfinished payments, each stored before it is sent. A payment
+    that cannot be stored is not sent, and counts for no cap. After a restart, another object with
+    this folder sends the payments again instead of signing. A purchase that another object has
+    begun from the folder, and not ended, raises `PaymentFailed`. Without a folder, only this object
+    remembers.
 
     With `permit2`, offers of the scheme `upto` (at most an amount, settled for what was used) and
     of `exact` by Permit2 are paid, too, if no other of the version read can be. The maximum counts
