@@ -305,7 +305,7 @@ def test_another_object_goes_on_with_all_that_is_unfinished() -> None:
     assert {each.state for each in resumed.sent} == {State.UNRESOLVED}
     assert {each.state for each in resumed.unserved} == {State.UNSERVED}
     assert [each.state for each in left.unserved] == [State.UNSERVED, State.READING], "copied"
-    assert second.resume(ResourcePayments().unfinished()) == 0
+    assert second.resume(left) == second.resume(ResourcePayments().unfinished()) == 0
     assert second.unfinished() == resumed, "another object's are beside those here"
     assert second.resume(ResourcePayments(open=[paid("another")]).unfinished()) == 1
     assert "another" in [each.shown for each in second.unfinished().sent]

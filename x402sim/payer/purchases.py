@@ -26,9 +26,9 @@ payment is in one `State`:
                 bought the goods
 
 `granted` is set by READING, in two steps with `reuse`; a 402, or a body that breaks off, ends it. A
-payment that cannot be stored is not sent, and is gone: no money can move. `PaymentAuth._buy`,
-`_resend` and `_settle` cause the changes of UNRESOLVED and OVER, `_show` those of UNSERVED, and
-`_await_body_end` those of READING.
+new payment that cannot be stored is not sent, and is gone: no money can move. `PaymentAuth._settle`
+and `_resend` cause the changes of UNRESOLVED and OVER, `_show` those of UNSERVED, `_await_body_end`
+those of READING.
 """
 
 import json
@@ -96,7 +96,7 @@ class Payment(msgspec.Struct, kw_only=True):
     """When the payment was sent last, by the payer's clock, in Unix seconds."""
     receipt: Receipt | None = None
     hint: str = ""
-    """The answer by which the server reported the payment as made, without a receipt."""
+    """The answer that shows the payment as made, without a receipt: an error, or cut goods."""
     was_refused: bool = False
     """Whether its proof was sent, and answered 402."""
     given_up: dict[str, int] = msgspec.field(default_factory=dict)
@@ -173,7 +173,7 @@ class ResourcePayments(msgspec.Struct):
     """The payments for one resource or session, in the order of their signatures.
 
     Only a flow that holds the lock pays or retries. Bodies end in any thread, without the lock: so
-    `open` is changed in place, and copied at once.
+    `open` is never rebuilt, and is read as a copy, which misses no payment.
     """
 
     lock: FairLock = msgspec.field(default_factory=FairLock)
@@ -250,7 +250,7 @@ class ResourcePayments(msgspec.Struct):
             for each in self.all(State.UNRESOLVED, State.OVER, State.UNSERVED):
                 self.open.remove(each)
             self.given_up = {}
-        here = {each.auth.nonce for each in [*self.open]}
+        here = {each.auth.nonce for each in self.open.copy()}
         for state, some in ((State.UNRESOLVED, left.sent), (State.UNSERVED, left.unserved)):
             new = [each for each in some if each.auth.nonce not in here]
             self.open += [msgspec.structs.replace(each, state=state) for each in new]
