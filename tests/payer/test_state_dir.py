@@ -212,6 +212,15 @@ def test_a_body_that_nobody_reads_to_its_end_is_bought_again(tmp_path: Path) -> 
     assert (len(shop.headers), files(tmp_path)) == (1, [])
 
 
+def test_a_payment_that_another_object_has_finished_is_forgotten(tmp_path: Path) -> None:
+    answers: list[Any] = [LOST]
+    shop = Shop(served, lambda body: answers.pop() if answers else receipt(body))
+    one, two = (payer(tmp_path, reuse=False) for _ in range(2))
+    assert ask(shop, one) is LOST
+    assert ask(shop, two) == ask(shop, one) == 200
+    assert (len(shop.settled), len(shop.headers), one.signed_base) == (3, 2, 20_000)
+
+
 def test_two_payers_never_sign_for_one_purchase(tmp_path: Path) -> None:
     """Also while the first is at work: the other says so, and goes on when the first is gone."""
     told = []

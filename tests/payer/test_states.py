@@ -10,7 +10,7 @@ from tests.payer.test_bodies import Streaming, broken, whole
 from tests.payer.test_standard_servers import PAID, StandardShop
 from x402sim import PaidNotServed, PaymentAuth, PaymentFailed, SpendingCapExceeded, Wallet
 from x402sim.clock import Clock
-from x402sim.payer.purchases import EXPIRY_MARGIN_S, Payment, State
+from x402sim.payer.purchases import EXPIRY_MARGIN_S, State, Unfinished
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.protocol.x402_reasons import NONCE_USED
 
@@ -60,12 +60,12 @@ class Trade:
         return ask(self.streaming, self.auth)
 
     @property
-    def payments(self) -> list[Payment]:
-        return self.auth.unfinished(httpx.Request("GET", URL)).payments
+    def unfinished(self) -> Unfinished:
+        return self.auth.unfinished(httpx.Request("GET", URL))
 
     @property
     def states(self) -> list[State]:
-        return [each.state for each in self.payments]
+        return [each.state for each in self.unfinished.payments]
 
     @property
     def signed(self) -> int:
@@ -123,6 +123,23 @@ def test_a_body_that_is_read_has_bought_and_one_that_breaks_off_has_not(
 
 
 @DIALECTS
+def test_what_was_given_up_counts_until_its_purchase_is_served(version: Any) -> None:
+    """The sum of an unfinished purchase, for an object that takes it over."""
+    trade = Trade(version, LOSE, REFUSE)
+    assert trade.ask() is LOST
+    trade.now[0] += OVER_S
+    with (
+        httpx.Client(transport=httpx.MockTransport(trade.streaming), auth=trade.auth) as http,
+        http.stream("GET", URL),
+    ):
+        assert trade.unfinished.signed_base == 20_000
+    assert trade.unfinished.signed_base == 20_000
+    assert (trade.ask(), trade.unfinished.signed_base) == (200, 0)
+    trade.does = [LOSE]
+    assert (trade.ask(), trade.unfinished.signed_base) == (LOST, 10_000)
+
+
+@DIALECTS
 def test_each_payment_that_bought_nothing_is_shown_before_another_is_signed(version: Any) -> None:
     """Three streams break off. In two steps, the shop serves none but the oldest payment anew."""
     trade = Trade(version, bodies=[broken, broken, broken, whole])
@@ -132,13 +149,13 @@ def test_each_payment_that_bought_nothing_is_shown_before_another_is_signed(vers
             http.stream("GET", URL) as two,
             http.stream("GET", URL) as three,
         ):
-            first, *later = trade.payments
+            first, *later = trade.unfinished.payments
             for each in (one, two, three):
                 with pytest.raises(httpx.RemoteProtocolError):
                     each.read()
         trade.does = [MADE] if version else [DENY, DENY]
         assert http.get(URL).status_code == 200
-    assert (trade.payments, first.state, trade.signed) == (later, State.READ, 3)
+    assert (trade.unfinished.payments, first.state, trade.signed) == (later, State.READ, 3)
 
 
 @DIALECTS
