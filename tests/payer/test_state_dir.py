@@ -164,28 +164,36 @@ def test_a_payment_that_was_sent_stays_unresolved_on_a_full_disk(
     assert (len(shop.settled), auth.signed_base) == (1, 10_000)
 
 
-def test_a_payment_that_was_stored_all_the_same_is_sent_by_the_next(
-    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), KeyboardInterrupt()])
+def test_a_payment_that_the_folder_may_have_counts_until_it_was_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
-    """The record reached the disk, and the call failed: who takes the file counts the payment."""
-
+    """The write fails, or is interrupted, after the file has its new content."""
     shop, auth = Shop(served), payer(tmp_path, max_total="0.01")
+    fsync, unlink = os.fsync, Path.unlink
+
+    def sync(file: int) -> None:
+        if S_ISDIR(os.fstat(file).st_mode):
+            raise error
+        fsync(file)
+
+    def remove(path: Path, missing_ok: bool = False) -> None:
+        if path.suffix == ".json":
+            raise error
+        unlink(path, missing_ok)
+
     with monkeypatch.context() as failing:
-
-        def fail(*_: Any, **__: Any) -> None:
-            raise OSError(5, "Input/output error")
-
-        def write(path: Path, data: bytes) -> None:
-            disk.write_whole(path, data)
-            failing.setattr(Path, "unlink", fail)
-            fail()
-
-        failing.setattr(stored, "write_whole", write)
-        assert "nothing was sent" in str(ask(shop, auth))
-    disk.room = None
+        failing.setattr(os, "fsync", sync)
+        failing.setattr(Path, "unlink", remove)
+        if isinstance(error, OSError):
+            assert "nothing was sent" in str(ask(shop, auth))
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                ask(shop, auth)
     (file,) = files(tmp_path)
     (kept,) = json.loads(file.read_text())["unfinished"]["sent"]
-    assert (auth.signed_base, shop.settled) == (0, [])
+    assert (auth.signed_base, shop.settled) == (10_000, [])
+    assert "is left of max_total" in str(ask(shop, auth, "http://shop/y"))
     assert ask(shop, auth) == 200
     assert (auth.signed_base, shop.settled) == (10_000, [kept["settlement"]])
 

@@ -63,7 +63,7 @@ from x402sim.payer.standard import (
     read_required,
     settlement_in,
 )
-from x402sim.payer.stored import Record, Stored
+from x402sim.payer.stored import NotStored, Record, Stored
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol.messages import PaymentRequired, Receipt
 from x402sim.protocol.money import to_decimal
@@ -112,7 +112,7 @@ class Order(msgspec.Struct, frozen=True):
         """Write the unfinished payments to the payer's `state_dir`, and warn if that fails.
 
         The folder has an earlier state then, from which a restart sends the same payment again. A
-        payment that `must` be stored, before it is sent, raises `PaymentFailed`: nothing is sent.
+        payment that `must` be stored, before it is sent, raises as `Stored.write`: nothing is sent.
         The flow, or the reading of a body, lets go of the folder when it `is_over`.
         """
         if self.stored is None:
@@ -125,7 +125,7 @@ class Order(msgspec.Struct, frozen=True):
         except PaymentFailed as failed:
             if must:
                 todo = "Repeat the request when the folder can be written"
-                raise PaymentFailed(f"{failed.why}; nothing was sent", todo) from failed
+                raise type(failed)(f"{failed.why}; nothing was sent", todo) from failed
             log.warning("%s; after a restart, the payment stored there is sent again", failed)
 
 
@@ -157,10 +157,10 @@ class PaymentAuth(FlowAuth):
     remembered by host and port: a server that restarts on another port is paid anew.
 
     `state_dir` is a folder for the unfinished payments, each stored before it is sent. A payment
-    that cannot be stored is not sent, and counts for no cap. After a restart, another object with
-    this folder sends the payments again instead of signing. A purchase that another object has
-    begun from the folder, and not ended, raises `PaymentFailed`. Without a folder, only this object
-    remembers.
+    that cannot be stored is not sent, and counts for no cap unless the folder may have it. After a
+    restart, another object with this folder sends the payments again instead of signing. A purchase
+    that another object has begun from the folder, and not ended, raises `PaymentFailed`. Without a
+    folder, only this object remembers.
 
     With `permit2`, offers of the scheme `upto` (at most an amount, settled for what was used) and
     of `exact` by Permit2 are paid, too, if no other of the version read can be. The maximum counts
@@ -495,9 +495,11 @@ class PaymentAuth(FlowAuth):
         payment.sent, payment.sent_s = sent + 1, self.clock.now_s()
         try:
             order.store(must=True)
-        except BaseException:  # nothing was sent
+        except BaseException as error:  # nothing was sent
             payment.sent, payment.sent_s = sent, sent_s
-            if not sent:
+            if sent and isinstance(error, PaymentFailed):
+                raise PaymentFailed(error.why, payment.retry_advice) from error
+            if isinstance(error, NotStored) and not sent:  # else the file may have the payment
                 payments.open.remove(payment)
                 self.signer.take_back(payment)
             raise
@@ -547,6 +549,8 @@ def _await_body_end(
     payments, is_held = order.payments, False
 
     def ended(is_whole: bool) -> None:
+        if payment.state is not State.READING:  # an interrupt has ended it already
+            return
         if not is_whole:
             payment.hint = payment.hint or f"{response.status_code}, not read to its end"
         payments.end_reading(payment, granted, is_whole=is_whole)
@@ -560,8 +564,7 @@ def _await_body_end(
             is_held = True
         on_body_end(response, ended)
     except BaseException:  # such as Ctrl-C, here of all places: nobody reads the body
-        if payment.state is State.READING:
-            ended(False)
+        ended(False)
         raise
 
 
