@@ -284,22 +284,6 @@ def test_a_whole_body_in_an_encoding_is_served(
     assert len(shop.nonces) == 2
 
 
-def test_two_streams_that_are_open_at_once_pay_one_each_and_break_off_one_each() -> None:
-    shop, auth = StandardShop(2), payer()
-    streaming = Streaming(shop, [broken, broken, whole])
-    transport = httpx.MockTransport(streaming)
-    with httpx.Client(transport=transport, auth=auth) as http:
-        with http.stream("GET", URL) as one, http.stream("GET", URL) as other:
-            for each in (one, other):
-                with pytest.raises(httpx.RemoteProtocolError):
-                    each.read()
-        for _ in range(2):
-            assert http.get(URL).content == b"first last"
-    assert len(shop.paid) == 4
-    assert len(shop.nonces) == 2
-    assert sorted(shop.paid.index(each) for each in shop.paid[2:]) == [0, 1]
-
-
 class Endless(Body):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while True:

@@ -1,7 +1,9 @@
 """`PaymentAuth(state_dir=…)`: payments outlive the object, and no two payers sign for one purchase."""
 
+import asyncio
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from stat import S_ISDIR
@@ -12,10 +14,12 @@ import pytest
 
 from tests.payer.shop import LOST, URL, Shop, ask, receipt, served
 from tests.payer.test_bodies import Streaming, whole
+from tests.payer.test_standard_servers import OFFER, StandardShop
 from x402sim import LocalServer, PaymentAuth, PaymentFailed, SessionAuth, Wallet, World
 from x402sim.clock import Clock
 from x402sim.payer import stored
 from x402sim.protocol.networks import BASE_SEPOLIA
+from x402sim.protocol.x402 import domain_of
 
 WALLET = Wallet("0x" + "5" * 64)
 
@@ -63,27 +67,135 @@ def test_a_receipt_outlives_a_payer_that_is_killed_before_the_goods(tmp_path: Pa
     assert seen == [(0, 1)]
 
 
-def test_a_full_disk_signs_nothing_and_loses_no_goods(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+class Disk:
+    """A disk with room for so many records; None is any number."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.room: int | None = 0
+        self.write_whole = stored.write_whole
+        monkeypatch.setattr(stored, "write_whole", self.write)
+
+    def write(self, path: Path, data: bytes) -> None:
+        if self.room == 0:
+            raise OSError(28, "No space left on device")
+        self.room = None if self.room is None else self.room - 1
+        self.write_whole(path, data)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+def test_a_full_disk_loses_no_goods(
+    tmp_path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing is sent that is not stored; what happens after that is a warning."""
-    room = [0]
-
-    def write(path: Path, data: bytes) -> None:
-        if not room[0]:
-            raise OSError(28, "No space left on device")
-        room[0] -= 1
-        write_whole(path, data)
-
-    write_whole = stored.write_whole
-    monkeypatch.setattr(stored, "write_whole", write)
-    shop = Shop(served)
-    assert "No space left" in str(ask(shop, payer(tmp_path)))
-    assert shop.settled == []
-    room[0] = 1
+    shop, disk.room = Shop(served), 1
     assert ask(shop, payer(tmp_path)) == 200
     assert "is sent again" in caplog.text
     assert (len(shop.headers), files(tmp_path)) == (1, [])
+
+
+def sells_by_permit2(request: httpx.Request) -> httpx.Response:
+    if "payment-signature" in request.headers:
+        return httpx.Response(200)
+    extra = domain_of(BASE_SEPOLIA) | {"assetTransferMethod": "permit2"}
+    return StandardShop(2, offers=[OFFER | {"extra": extra}]).required()
+
+
+TERMS = {"maxSpend": "0.01", "duration": 60}
+SHOPS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "two steps": (lambda: Shop(served), {}),
+    "version 1": (lambda: StandardShop(1), {"network": BASE_SEPOLIA}),
+    "version 2": (lambda: StandardShop(2), {"network": BASE_SEPOLIA}),
+    "Permit2": (lambda: sells_by_permit2, {"network": BASE_SEPOLIA, "permit2": True}),
+}
+
+
+@pytest.mark.parametrize("way", SHOPS)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_payment_that_cannot_be_stored_was_not_sent_and_counts_nowhere(
+    tmp_path: Path, disk: Disk, way: str, is_async: bool
+) -> None:
+    """Also a deposit: the body has its terms. Later the same object has its whole budget."""
+    make, options = SHOPS[way]
+    shop, auth, sent = make(), payer(tmp_path, max_total="0.01", **options), list[httpx.Request]()
+    auth.signer.max_payments = 1
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        answer: httpx.Response = shop(request)
+        return answer
+
+    def buy() -> int:
+        if not is_async:
+            with httpx.Client(transport=httpx.MockTransport(serve), auth=auth) as http:
+                return http.post(URL, json=TERMS).status_code
+
+        async def main() -> int:
+            transport = httpx.MockTransport(serve)
+            async with httpx.AsyncClient(transport=transport, auth=auth) as http:
+                return (await http.post(URL, json=TERMS)).status_code
+
+        return asyncio.run(main())
+
+    for _ in range(2):
+        with pytest.raises(PaymentFailed, match=r"No space left on device; nothing was sent"):
+            buy()
+        request = sent.pop()
+        assert (sent, auth.signed_base, auth.unfinished(request).payments) == ([], 0, [])
+    disk.room = None
+    assert buy() == 200
+    assert auth.signed_base == 10_000
+
+
+def test_a_payment_that_was_sent_stays_unresolved_on_a_full_disk(
+    tmp_path: Path, disk: Disk
+) -> None:
+    shop, auth = Shop(settles=lambda _: (400, {"error": "Invalid signature"})), payer(tmp_path)
+    request, disk.room = httpx.Request("GET", URL), None
+    assert "the payment was refused" in str(ask(shop, auth))
+    (before,) = auth.unfinished(request).payments
+    disk.room = 0
+    assert "nothing was sent" in str(ask(shop, auth))
+    (after,) = auth.unfinished(request).payments
+    assert (after.auth, after.sent, after.sent_s) == (before.auth, 1, before.sent_s)
+    assert (len(shop.settled), auth.signed_base) == (1, 10_000)
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), KeyboardInterrupt()])
+def test_a_payment_that_the_folder_may_have_counts_until_it_was_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """The write fails, or is interrupted, after the file has its new content."""
+    shop, auth = Shop(served), payer(tmp_path, max_total="0.01")
+    fsync, unlink = os.fsync, Path.unlink
+
+    def sync(file: int) -> None:
+        if S_ISDIR(os.fstat(file).st_mode):
+            raise error
+        fsync(file)
+
+    def remove(path: Path, missing_ok: bool = False) -> None:
+        if path.suffix == ".json":
+            raise error
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as failing:
+        failing.setattr(os, "fsync", sync)
+        failing.setattr(Path, "unlink", remove)
+        if isinstance(error, OSError):
+            assert "nothing was sent" in str(ask(shop, auth))
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                ask(shop, auth)
+    (file,) = files(tmp_path)
+    (kept,) = json.loads(file.read_text())["unfinished"]["sent"]
+    assert (auth.signed_base, shop.settled) == (10_000, [])
+    assert "is left of max_total" in str(ask(shop, auth, "http://shop/y"))
+    assert ask(shop, auth) == 200
+    assert (auth.signed_base, shop.settled) == (10_000, [kept["settlement"]])
 
 
 def test_what_is_left_counts_for_the_cap(tmp_path: Path) -> None:
@@ -106,6 +218,15 @@ def test_a_body_that_nobody_reads_to_its_end_is_bought_again(tmp_path: Path) -> 
     with httpx.Client(transport=streaming, auth=payer(tmp_path)) as http:
         assert http.get(URL).status_code == 200
     assert (len(shop.headers), files(tmp_path)) == (1, [])
+
+
+def test_a_payment_that_another_object_has_finished_is_forgotten(tmp_path: Path) -> None:
+    answers: list[Any] = [LOST]
+    shop = Shop(served, lambda body: answers.pop() if answers else receipt(body))
+    one, two = (payer(tmp_path, reuse=False) for _ in range(2))
+    assert ask(shop, one) is LOST
+    assert ask(shop, two) == ask(shop, one) == 200
+    assert (len(shop.settled), len(shop.headers), one.signed_base) == (3, 2, 20_000)
 
 
 def test_two_payers_never_sign_for_one_purchase(tmp_path: Path) -> None:

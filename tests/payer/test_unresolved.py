@@ -15,7 +15,7 @@ from tests.payer.shop import LOST, URL, Reply, Shop, all_at_once, ask, opened, r
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, SpendingCapExceeded, Wallet
 from x402sim.clock import Clock
 from x402sim.payer.core import PaidNotServed
-from x402sim.payer.purchases import EXPIRY_MARGIN_S, Payment, ResourcePayments
+from x402sim.payer.purchases import EXPIRY_MARGIN_S, Payment, ResourcePayments, State
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.x402 import Version
 
@@ -280,27 +280,38 @@ def test_a_deposit_is_given_up_as_a_payment_is(answer: Reply, signed: int) -> No
 
 
 def test_another_object_goes_on_with_all_that_is_unfinished() -> None:
-    """An answer that broke off bought nothing; in one step, its payment is sent once more."""
+    """An answer that is being read bought nothing yet; in one step, its payment is sent once more."""
 
-    def paid(name: str, version: Version | None = None) -> Payment:
+    def paid(name: str, state: State = State.UNRESOLVED, version: Version | None = None) -> Payment:
         auth = Authorization(b"a" * 20, b"b" * 20, 1, 0, 300, name.encode().ljust(32))
-        return Payment(auth=auth, proof={}, shown=name, version=version)
+        return Payment(auth=auth, proof={}, shown=name, version=version, state=state)
 
     first = ResourcePayments(
-        unresolved=paid("lost"),
-        unserved=[paid("refused")],
-        interrupted=[paid("broke off, in one step", 2), paid("broke off")],
+        open=[
+            paid("read, in one step", State.READING, 2),
+            paid("refused", State.UNSERVED),
+            paid("read", State.READING),
+            paid("over", State.OVER),
+            paid("lost"),
+        ]
     )
     left = first.unfinished()
-    assert [each.shown for each in left.sent] == ["lost", "broke off, in one step"]
-    assert [each.shown for each in left.unserved] == ["refused", "broke off"]
+    assert [each.shown for each in left.sent] == ["read, in one step", "over", "lost"]
+    assert [each.shown for each in left.unserved] == ["refused", "read"]
     second = ResourcePayments()
-    second.resume(left)
-    assert second.unfinished() == left
-    assert second.resume(ResourcePayments().unfinished()) == 0
-    assert second.unfinished() == left, "another object's are beside those here"
-    assert second.resume(ResourcePayments(unresolved=paid("another", 2)).unfinished()) == 1
+    assert second.resume(left) == 5
+    resumed = second.unfinished()
+    assert [each.auth for each in resumed.payments] == [each.auth for each in left.payments]
+    assert {each.state for each in resumed.sent} == {State.UNRESOLVED}
+    assert {each.state for each in resumed.unserved} == {State.UNSERVED}
+    assert [each.state for each in left.unserved] == [State.UNSERVED, State.READING], "copied"
+    assert second.resume(left) == second.resume(ResourcePayments().unfinished()) == 0
+    assert second.unfinished() == resumed, "another object's are beside those here"
+    assert second.resume(ResourcePayments(open=[paid("another")]).unfinished()) == 1
     assert "another" in [each.shown for each in second.unfinished().sent]
+    for each in second.open.copy():
+        second.end_reading(each, None, is_whole=True)
+    assert second.open == [], "a payer that runs for long keeps none"
 
 
 def test_what_was_given_up_counts_in_another_object() -> None:

@@ -208,9 +208,10 @@ class _Limited(httpx.SyncByteStream, httpx.AsyncByteStream):
 class EncodedEnd:
     """Tells whether a body in gzip or deflate was whole, by its bytes, without keeping any.
 
-    A body in another encoding counts as whole, because nothing here can decode it. A body in
-    several encodings counts as cut: a few bytes in gzip twice may become gigabytes, and no client
-    asks for two.
+    A body in another encoding counts as whole, because nothing here can decode it; so does an empty
+    body. A body in several encodings counts as cut: a few bytes in gzip twice may become gigabytes,
+    and no client asks for two. Of gzip in several members, only the first counts: httpx, too, reads
+    no other.
     """
 
     def __init__(self, encoding: str) -> None:

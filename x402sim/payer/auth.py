@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
@@ -43,6 +43,7 @@ from x402sim.payer.node import ask_allowance, sponsors_permits
 from x402sim.payer.purchases import (
     Payment,
     ResourcePayments,
+    State,
     Unfinished,
     purchase_key,
 )
@@ -62,7 +63,7 @@ from x402sim.payer.standard import (
     read_required,
     settlement_in,
 )
-from x402sim.payer.stored import Record, Stored
+from x402sim.payer.stored import NotStored, Record, Stored
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol.messages import PaymentRequired, Receipt
 from x402sim.protocol.money import to_decimal
@@ -79,9 +80,9 @@ DEADLINE_S = 120.0
 
 T = TypeVar("T")
 Served = Callable[[httpx.Response], bool]
-Sending = Generator[Step, httpx.Response | None, httpx.Response | Literal["settled", "over"]]
-"""Sends a payment, and returns the answer, if the exchange ends with it. Else the payment is
-settled, and its proof is shown next; or it is over, and another may be signed."""
+Sending = Generator[Step, httpx.Response | None, httpx.Response | None]
+"""Sends a payment, and returns the answer if the exchange ends with it. Else the payment is now
+UNSERVED, and its proof is shown next; or OVER, and another may be signed."""
 Required = dict[Network, PaymentRequired | AnyRequired]
 _TEST_NETWORKS = {
     name: each
@@ -111,8 +112,8 @@ class Order(msgspec.Struct, frozen=True):
         """Write the unfinished payments to the payer's `state_dir`, and warn if that fails.
 
         The folder has an earlier state then, from which a restart sends the same payment again. A
-        payment that `must` be stored, before it is sent, raises `PaymentFailed`. The flow, or the
-        reading of a body, lets go of the folder when it `is_over`.
+        payment that `must` be stored, before it is sent, raises as `Stored.write`: nothing is sent.
+        The flow, or the reading of a body, lets go of the folder when it `is_over`.
         """
         if self.stored is None:
             return
@@ -123,7 +124,8 @@ class Order(msgspec.Struct, frozen=True):
             )
         except PaymentFailed as failed:
             if must:
-                raise
+                todo = "Repeat the request when the folder can be written"
+                raise type(failed)(f"{failed.why}; nothing was sent", todo) from failed
             log.warning("%s; after a restart, the payment stored there is sent again", failed)
 
 
@@ -154,9 +156,10 @@ class PaymentAuth(FlowAuth):
     used or the payment as settled has been paid: nothing more is signed. Unfinished payments are
     remembered by host and port: a server that restarts on another port is paid anew.
 
-    `state_dir` is a folder for the unfinished payments, each stored before it is sent. After a
-    restart, another object with this folder sends them again instead of signing. A purchase that
-    another object has begun from the folder, and not ended, raises `PaymentFailed`. Without a
+    `state_dir` is a folder for the unfinished payments, each stored before it is sent. A payment
+    that cannot be stored is not sent, and counts for no cap unless the folder may have it. After a
+    restart, another object with this folder sends the payments again instead of signing. A purchase
+    that another object has begun from the folder, and not ended, raises `PaymentFailed`. Without a
     folder, only this object remembers.
 
     With `permit2`, offers of the scheme `upto` (at most an amount, settled for what was used) and
@@ -296,7 +299,7 @@ class PaymentAuth(FlowAuth):
         shown = shown_in(request)
         order = Order(Send(request, is_own), key[0], payments, is_served, shown, stored)
         response, sent_id = None, payments.granted
-        if sent_id is not None or not (payments.unserved or payments.interrupted):
+        if sent_id is not None or not payments.unserved:
             response = yield from _send(order, proofs(sent_id))
             if response.status_code != 402:
                 return response
@@ -318,11 +321,11 @@ class PaymentAuth(FlowAuth):
     def _exchange(self, order: Order, response: httpx.Response | None, sent_id: str | None) -> Flow:
         """Show an earlier payment, or buy; `response` is the 402, `sent_id` the id shown for it."""
         payments = order.payments
-        payments.requeue_interrupted()
+        payments.reopen()
         if payments.granted not in (None, sent_id):  # another request has paid meanwhile
             response = yield from _send(order, proofs(payments.granted))
-        elif payments.unserved:
-            response = yield from self._show_unserved(order)
+        elif unserved := payments.unserved:
+            response = yield from self._show(order, unserved)
         elif response is None:  # another request was served meanwhile
             response = yield from _send(order, {})
         if response.status_code == 402:
@@ -352,28 +355,26 @@ class PaymentAuth(FlowAuth):
         payments = order.payments
         payments.granted = None
         other = foreign_required(order.resource, response)
-        if other is not None and payments.unresolved is None and not payments.unserved:
+        if other is not None and not payments.all(State.UNRESOLVED, State.UNSERVED):
             self.foreign.append(other)
             return response
         required = self._read(order.step.request, response)
-        while True:  # another is signed only after every earlier payment is over
-            if payments.unresolved is not None:
-                sent = yield from self._resend(order, payments.unresolved)
-                if isinstance(sent, httpx.Response):
-                    return sent
-            if not payments.replace_unresolved():
-                break
-        if not payments.unserved or payments.unserved[-1].was_refused:
+        # what is settled is shown first; another is signed only when each is over
+        while not payments.unshown and (unresolved := payments.all(State.UNRESOLVED)):
+            answer = yield from self._resend(order, unresolved[0])
+            if answer is not None:
+                return answer
+        if not payments.unshown:
             if len(payments.unserved) >= self.max_unserved:
                 raise self._not_served(order)
             if order.shown:
                 raise shown_in_vain(order.step.request.url, order.shown)
             payment = yield from self._sign(required)
-            payments.note_given_up()
-            sent = yield from self._settle(order, payment)
-            if isinstance(sent, httpx.Response):
-                return sent
-        response = yield from self._show_unserved(order)
+            payments.open.append(payment)
+            answer = yield from self._settle(order, payment)
+            if answer is not None:
+                return answer
+        response = yield from self._show(order, payments.unshown)
         if response.status_code == 402:
             raise self._not_served(order)
         return response
@@ -424,12 +425,16 @@ class PaymentAuth(FlowAuth):
                 return act(required[network], network, permit2)
         return act(required[last[0]], *last)
 
-    def _show_unserved(self, order: Order) -> Flow:
-        """Send the proof of the newest payment that bought nothing yet."""
-        payment = order.payments.unserved[-1]
-        response = yield from _send(order, payment.proof)
-        payment.was_refused = response.status_code == 402
-        self._note_served(order, payment, response)
+    def _show(self, order: Order, unserved: list[Payment]) -> Flow:
+        """Send the proofs of payments that bought nothing yet, the newest first, until a proof is
+        not refused.
+        """
+        for payment in reversed(unserved):
+            response = yield from _send(order, payment.proof)
+            payment.was_refused = response.status_code == 402
+            if not payment.was_refused:
+                self._note_served(order, payment, response)
+                break
         return response
 
     def _note_served(self, order: Order, payment: Payment, response: httpx.Response) -> None:
@@ -463,22 +468,19 @@ class PaymentAuth(FlowAuth):
         An expired payment is tried once as proof, in case the server has been paid after all: any
         answer but a 402 is returned.
         """
-        payments = order.payments
         try:
             return (yield from self._settle(order, payment))
         except AttemptOver:
-            if payment.version is not None and payment.hint:  # paid, but its answer broke off
-                payments.settled(payment)
-                return "settled"
-            payments.unresolved = payment  # until another is signed: this payment may be settled
-            if payment.version is not None:
-                return "over"
+            if payment.version is not None:  # with a hint: paid, but its answer broke off
+                payment.state = State.UNSERVED if payment.hint else State.OVER
+                return None
         response = yield from _send(order, payment.proof)
+        if response.status_code == 402:
+            payment.state = State.OVER
+            return None
         if not is_inconclusive(response):
-            if response.status_code == 402:
-                return "over"
             payment.hint = f"{response.status_code} when it was shown"
-            payments.settled(payment)
+            payment.state = State.UNSERVED
             self._note_served(order, payment, response)
         return response
 
@@ -486,47 +488,44 @@ class PaymentAuth(FlowAuth):
         """Send a payment; raises `AttemptOver` or `PaymentFailed` unless the payment is settled.
 
         In one step, the answer to the paying request is returned, unless the answer is a 402. The
-        payment is kept and sent again later unless the answer is final, also if the connection
-        breaks: httpx then closes this generator.
+        payment stays UNRESOLVED unless the answer is final, also if the connection breaks: httpx
+        then closes this generator.
         """
-        payments = order.payments
-        payment.sent, payment.sent_s = payment.sent + 1, self.clock.now_s()
-        payments.unresolved = payment
-        order.store(must=True)
+        payments, sent, sent_s = order.payments, payment.sent, payment.sent_s
+        payment.sent, payment.sent_s = sent + 1, self.clock.now_s()
         try:
-            answer: httpx.Response | Receipt | str
-            if payment.version is not None:
-                answer = yield from self._send_in_one_step(order, payment, payment.version)
-            else:
-                request = post(order.step.request, self._pay_path, payment.settlement)
-                answer = read_settlement((yield from send(Send(request, True))), payment)
-        except httpx.HTTPError as error:
-            raise PaymentFailed(f"{UNKNOWN}: {error}", payment.retry_advice) from error
-        except AttemptOver:
-            payments.unresolved = None
+            order.store(must=True)
+        except BaseException as error:  # nothing was sent
+            payment.sent, payment.sent_s = sent, sent_s
+            if sent and isinstance(error, PaymentFailed):
+                raise PaymentFailed(error.why, payment.retry_advice) from error
+            if isinstance(error, NotStored) and not sent:  # else the file may have the payment
+                payments.open.remove(payment)
+                self.signer.take_back(payment)
             raise
-        if isinstance(answer, httpx.Response):
-            return answer
-        payments.settled(payment)
-        if isinstance(answer, Receipt):
-            payment.receipt = answer
-            self.receipts.append(answer)
+        payments.give_up()
+        if payment.version is None:
+            request = post(order.step.request, self._pay_path, payment.settlement)
+            try:
+                made = read_settlement((yield from send(Send(request, True))), payment)
+            except httpx.HTTPError as error:
+                raise PaymentFailed(f"{UNKNOWN}: {error}", payment.retry_advice) from error
         else:
-            payment.hint = answer
+            response = yield from _send(order, payment.proof, payment)
+            if response.status_code != 402:
+                self._note_answer(order, payment, payment.version, response)
+                return response
+            made = read_refusal(response, payment.version, payment)
+        payment.receipt, payment.hint, payment.state = made.receipt, made.hint, State.UNSERVED
+        if made.receipt is not None:
+            self.receipts.append(made.receipt)
         order.store()  # settled: after a restart, too, it is shown until it has bought something
-        return "settled"
+        return None
 
-    def _send_in_one_step(
-        self, order: Order, payment: Payment, version: Version
-    ) -> Generator[Step, httpx.Response | None, httpx.Response | str]:
-        """Send a payment with the caller's request; return the answer.
-
-        A 402 that reports the authorization as used is returned in words. Raises `PaymentFailed`
-        and `AttemptOver` for any other 402.
-        """
-        response = yield from _send(order, payment.proof, payment)
-        if response.status_code == 402:
-            return read_refusal(response, version, payment)
+    def _note_answer(
+        self, order: Order, payment: Payment, version: Version, response: httpx.Response
+    ) -> None:
+        """Note the answer to a payment in one step; raises `PaymentFailed` for a 412."""
         if response.status_code == 412 and payment.by_permit2:
             raise PaymentFailed(f"the server answers 412: {payment.approval}", payment.retry_advice)
         if order.is_served(response):
@@ -534,7 +533,6 @@ class PaymentAuth(FlowAuth):
         reported = settlement_in(response, version)
         if reported is not None and reported.success:
             self.settlements.append(shortened(reported))
-        return response
 
 
 def _await_body_end(
@@ -543,7 +541,7 @@ def _await_body_end(
     response: httpx.Response,
     granted: str | None = None,
 ) -> None:
-    """Count a payment as interrupted if nobody reads the answer's body to the end.
+    """Count a payment as not served if nobody reads the answer's body to the end.
 
     Until the end the payment counts as served, so that other requests pay for themselves: a caller
     may read two streams at once.
@@ -551,6 +549,8 @@ def _await_body_end(
     payments, is_held = order.payments, False
 
     def ended(is_whole: bool) -> None:
+        if payment.state is not State.READING:  # an interrupt has ended it already
+            return
         if not is_whole:
             payment.hint = payment.hint or f"{response.status_code}, not read to its end"
         payments.end_reading(payment, granted, is_whole=is_whole)
@@ -564,8 +564,7 @@ def _await_body_end(
             is_held = True
         on_body_end(response, ended)
     except BaseException:  # such as Ctrl-C, here of all places: nobody reads the body
-        if any(each is payment for each in payments.reading):
-            ended(False)
+        ended(False)
         raise
 
 

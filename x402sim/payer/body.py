@@ -21,9 +21,10 @@ def on_body_end(response: httpx.Response, ended: Ended) -> None:
     `ended` is called at once if the client's response hook has read the body, to its end or not,
     or has closed the answer, or if the answer has no body (HEAD, 204, a length of 0 without
     chunks). A body in gzip or deflate that ends before its encoding does has broken off, even at
-    the right length. A body without length or chunks ends with its connection: a break cannot be
-    noticed there. Nor can a cut gzip body at the right length be noticed after the hook: httpx
-    keeps only the decoded text.
+    the right length. A body in several encodings counts as broken off: `EncodedEnd` decodes one. A
+    body without length or chunks ends with its connection: a break cannot be noticed there. Nor can
+    a cut gzip body at the right length be noticed after the hook: httpx keeps only the decoded
+    text.
     """
     is_empty = (
         response.headers.get("content-length") == "0"

@@ -1,9 +1,38 @@
-"""The payments of a payer for each resource: signed, sent, settled, served, or to be sent again.
+"""The payments of a payer for each resource, and the state of each payment.
 
-Each resource, and each session of a deposit, has a `ResourcePayments`.
+Each resource, and each session of a deposit, has a `ResourcePayments`. From its signature on, a
+payment is in one `State`:
+
+    state       the money            the next request           becomes, when
+    ----------  -------------------  -------------------------  ------------------------------------
+    UNRESOLVED  may have moved, or   if it gets a 402, sends    UNSERVED: the server reports it as
+                may yet; with a      the same payment again,    made; or refuses it after its end,
+                `hint` (one step),   and signs no other         but it has a `hint`, or its proof is
+                has moved                                       not refused (two steps)
+                                                                READING: one step, and served
+                                                                OVER: refused after its end, in two
+                                                                steps its proof, too
+    OVER        has not moved,       takes it as UNRESOLVED;    UNRESOLVED: the next request
+                unless the server    only this request may      gone: another is sent instead, and
+                lies                 sign another               the amount is in `given_up`
+    UNSERVED    has moved            shows its proof; signs     READING: its proof is served
+                                     another only if all are
+                                     refused, and fewer than
+                                     `max_unserved`
+    READING     has moved            pays for itself, or        READ: the body is read to its end
+                                     shows the `granted` id     UNSERVED, UNRESOLVED (one step): it
+                                                                breaks off, which is the `hint`
+    READ        has moved, and       as for READING             gone: it has bought the goods
+                bought the goods
+
+`granted` is set by READING, in two steps with `reuse`; a 402, or a body that breaks off, ends it. A
+new payment that cannot be stored is not sent, and is gone: no money can move. `PaymentAuth._settle`
+and `_resend` cause the changes of UNRESOLVED and OVER, `_show` those of UNSERVED, `_await_body_end`
+those of READING.
 """
 
 import json
+from enum import Enum
 from typing import Any
 
 import httpx
@@ -31,6 +60,16 @@ old time. So the margin alone ends nothing: the server must then refuse the paym
 """
 
 
+class State(Enum):
+    """The state of a payment, as in the table at the top of this file."""
+
+    UNRESOLVED = "unresolved"
+    OVER = "over"
+    UNSERVED = "unserved"
+    READING = "reading"
+    READ = "read"
+
+
 class Payment(msgspec.Struct, kw_only=True):
     """A signed payment, in two steps or in one, and the server's answer.
 
@@ -42,6 +81,7 @@ class Payment(msgspec.Struct, kw_only=True):
     """What is signed; of a payment by Permit2 the same terms, with the maximum as the value."""
     proof: dict[str, str]
     """The headers that prove the payment; in one step, the same headers pay."""
+    state: State = State.UNRESOLVED
     shown: str
     settlement: dict[str, Any] | None = None
     """The body of POST /api/pay, in two steps."""
@@ -56,7 +96,7 @@ class Payment(msgspec.Struct, kw_only=True):
     """When the payment was sent last, by the payer's clock, in Unix seconds."""
     receipt: Receipt | None = None
     hint: str = ""
-    """The answer by which the server reported the payment as made, without a receipt."""
+    """The answer that shows the payment as made, without a receipt: an error, or cut goods."""
     was_refused: bool = False
     """Whether its proof was sent, and answered 402."""
     given_up: dict[str, int] = msgspec.field(default_factory=dict)
@@ -130,99 +170,75 @@ def nonce_question(auth: Authorization) -> str:
 
 
 class ResourcePayments(msgspec.Struct):
-    """The payments for one resource or session. Only a flow that holds the lock pays or retries.
+    """The payments for one resource or session, in the order of their signatures.
 
-    | a payment is in | while | until |
-    | --- | --- | --- |
-    | `unresolved` | its outcome is unknown | refused, `settled`, read, or another takes its place |
-    | `unserved` | it is settled, and has bought nothing yet | `begin_reading` |
-    | `reading` | somebody reads the body of its goods | `end_reading` |
-    | `interrupted` | nobody has read the body to the end | `requeue_interrupted` |
+    Only a flow that holds the lock pays or retries. Bodies end in any thread, without the lock: so
+    `open` is never rebuilt, and is read as a copy, which misses no payment.
     """
 
     lock: FairLock = msgspec.field(default_factory=FairLock)
     granted: str | None = None
     """A payment id that was served: further requests send the same id."""
-    unresolved: Payment | None = None
-    """The payment with an unknown outcome: the payment was settled, or may still be.
-
-    An expired payment stays here until another is signed instead.
-    """
+    open: list[Payment] = msgspec.field(default_factory=list)
+    """The payments that are not READ."""
     given_up: dict[str, int] = msgspec.field(default_factory=dict)
     """Payments signed since the server last served, and given up: base units by nonce.
 
     The server may have been paid with them.
     """
-    unserved: list[Payment] = msgspec.field(default_factory=list)
-    interrupted: list[Payment] = msgspec.field(default_factory=list)
-    """Bodies end while nobody holds the lock; the next flow with the lock requeues the payments."""
-    reading: list[Payment] = msgspec.field(default_factory=list)
 
-    def settled(self, payment: Payment) -> None:
-        """Count a payment as settled, and as having bought nothing yet."""
-        self.unserved.append(payment)
-        self.unresolved = None
+    def all(self, *states: State) -> list[Payment]:
+        """Return the payments in some states."""
+        return [each for each in self.open.copy() if each.state in states] if self.open else []
 
-    def note_given_up(self) -> None:
-        """Note what was signed for the unresolved payment, if any, in `given_up`.
+    @property
+    def unserved(self) -> list[Payment]:
+        """The payments that were settled, and have bought nothing yet."""
+        return self.all(State.UNSERVED)
 
-        The payment itself stays unresolved until another takes its place.
-        """
-        if self.unresolved is not None:
-            self.given_up |= self.unresolved.signed
+    @property
+    def unshown(self) -> list[Payment]:
+        """The unserved payments whose proofs were not refused."""
+        return [each for each in self.all(State.UNSERVED) if not each.was_refused]
 
-    def requeue_interrupted(self) -> None:
-        """Count interrupted payments as not served: the next flow sends them again."""
-        for payment in list(self.interrupted):
-            if payment.version is None:
-                self.unserved.append(payment)
-            elif self.unresolved is None:
-                self.unresolved = payment
-            else:
-                continue
-            self.interrupted.remove(payment)
+    def reopen(self) -> None:
+        """Count payments that are over as unresolved: each may be settled after all."""
+        for each in self.all(State.OVER):
+            each.state = State.UNRESOLVED
 
-    def replace_unresolved(self) -> bool:
-        """Let an interrupted payment take the place of the unresolved one, which is over.
-
-        Returns False if none was interrupted. An interrupted payment may be usable for longer than
-        a later one: until each is over, nothing else is signed.
-        """
-        if not self.interrupted:
-            return False
-        self.note_given_up()
-        self.unresolved = None
-        self.requeue_interrupted()
-        return True
-
-    def unfinished(self) -> "Unfinished":
-        """Return payments that may still be made, and payments that bought nothing yet."""
-        sent = [] if self.unresolved is None else [self.unresolved]
-        open_ = [*self.interrupted, *self.reading]
-        sent += [each for each in open_ if each.version is not None]
-        shown = [each for each in open_ if each.version is None]
-        return Unfinished(sent=sent, unserved=self.unserved + shown, given_up=dict(self.given_up))
+    def give_up(self) -> None:
+        """Forget payments that are over, except for the amounts: another is sent instead."""
+        for each in self.all(State.OVER):
+            self.given_up |= each.signed
+            self.open.remove(each)
 
     def begin_reading(self, payment: Payment) -> None:
         """Count a payment as served, and its body as being read.
 
-        The payment is added to `reading` before `unresolved` is cleared: an interrupt between the
-        two lines loses no payment. The next purchase counts its own given-up payments.
+        The next purchase counts its own given-up payments.
         """
-        self.reading.append(payment)
-        if self.unresolved is payment:
-            self.unresolved = None
-        self.unserved = [each for each in self.unserved if each is not payment]
-        payment.given_up |= self.given_up
+        payment.given_up = payment.given_up | self.given_up
         self.given_up = {}
+        payment.state = State.READING
 
     def end_reading(self, payment: Payment, granted: str | None, *, is_whole: bool) -> None:
-        """Count a body as read; not to its end, and the payment is interrupted, not `granted`."""
-        if not is_whole:
-            if granted is not None and self.granted == granted:
-                self.granted = None
-            self.interrupted.append(payment)
-        self.reading.remove(payment)
+        """Count a body as read; or, if not to its end, the payment as not served, nor `granted`."""
+        if is_whole:
+            payment.state = State.READ
+            self.open.remove(payment)
+            return
+        if granted is not None and self.granted == granted:
+            self.granted = None
+        payment.state = State.UNSERVED if payment.version is None else State.UNRESOLVED
+
+    def unfinished(self) -> "Unfinished":
+        """Return payments that may still be made, and payments that bought nothing yet."""
+        found = Unfinished(given_up=dict(self.given_up))
+        for each in self.all(State.UNRESOLVED, State.OVER, State.UNSERVED, State.READING):
+            is_shown = each.state is State.READING and each.version is None
+            is_settled = is_shown or each.state is State.UNSERVED
+            (found.unserved if is_settled else found.sent).append(each)
+        return found
 
     def resume(self, left: "Unfinished", *, is_all: bool = False) -> int:
         """Take over another object's unfinished payments; return base units unknown here before.
@@ -231,17 +247,14 @@ class ResourcePayments(msgspec.Struct):
         """
         known = self.unfinished().signed
         if is_all:
-            self.unresolved, self.interrupted, self.unserved, self.given_up = None, [], [], {}
-        here = {each.auth.nonce for each in self.unfinished().payments}
-        sent, unserved = (
-            [each for each in some if each.auth.nonce not in here]
-            for some in (left.sent, left.unserved)
-        )
-        if self.unresolved is None and sent:
-            self.unresolved = sent.pop(0)
-        self.interrupted += sent
-        self.unserved += unserved
-        self.given_up |= left.given_up
+            for each in self.all(State.UNRESOLVED, State.OVER, State.UNSERVED):
+                self.open.remove(each)
+            self.given_up = {}
+        here = {each.auth.nonce for each in self.open.copy()}
+        for state, some in ((State.UNRESOLVED, left.sent), (State.UNSERVED, left.unserved)):
+            new = [each for each in some if each.auth.nonce not in here]
+            self.open += [msgspec.structs.replace(each, state=state) for each in new]
+        self.given_up = self.given_up | left.given_up
         return sum(value for nonce, value in left.signed.items() if nonce not in known)
 
 

@@ -30,6 +30,13 @@ _SAYS_NOTHING = (408, 425, 429)
 """Statuses that report nothing about the payment: too slow, too early, too many requests."""
 
 
+class Made(msgspec.Struct, frozen=True):
+    """A server's report that a payment was made: a receipt, or else the answer in words."""
+
+    receipt: Receipt | None = None
+    hint: str = ""
+
+
 class AttemptOver(PaymentFailed):
     """The server reports that the payment was not made, and the authorization has expired."""
 
@@ -55,8 +62,8 @@ def shortened(receipt: Kept) -> Kept:
     return structs.replace(receipt, **cut)
 
 
-def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str:
-    """Return the receipt of a settled payment, or an error answer that reports the payment as made.
+def read_settlement(response: httpx.Response, payment: Payment) -> Made:
+    """Return the report of an answer, a receipt or an error, that a payment was made.
 
     Raises `AttemptOver` if the payment was refused and has expired. Raises `PaymentFailed` if it
     was not made or may still be: the same header should then be sent again.
@@ -67,10 +74,10 @@ def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str
         if receipt is None:
             got = f"200 {quoted(response)}"
             raise PaymentFailed(f"{UNKNOWN}: the server answered {got}", payment.retry_advice)
-        return shortened(receipt)
+        return Made(receipt=shortened(receipt))
     error = _read_error(response, body)
     if _says_made(error, payment):
-        return error.answered
+        return Made(hint=error.answered)
     remedy = f" {error.refusal.row.remedy}" if error.refusal else ""
     is_refusal = is_final(error.refusal.text if error.refusal else "", error.final)
     to_resend = error.refusal is not None and error.refusal.row.resend

@@ -7,7 +7,8 @@ file from top to bottom: it bounds the cost of any lie.
    network, token and the token's EIP-712 domain equal the payer's own `Network`. So
    decimals, token and chain never come from the server.
 2. `Signer.sign` compares the amount with both caps, signs, and counts the amount, under one lock. A
-   signed authorization counts for good, used or not, because only the chain can tell.
+   signed authorization counts for good, used or not, because only the chain can tell. `take_back`
+   is for one that never left this object.
 3. The signed message names the payee and the amount of the offer, a random nonce, and an end
    (validBefore) by the payer's own clock: the offer's timeout, but at most `max_window_s` from now.
    By Permit2, only if the user allows `permit2`: the message is for Permit2 and the x402 proxy of
@@ -312,6 +313,12 @@ class Signer:
             self.signed_base += payment.auth.value
             self._payments += 1
         return payment
+
+    def take_back(self, payment: Payment) -> None:
+        """Count a signed payment no more: it was not sent, and is forgotten."""
+        with self._lock:
+            self.signed_base -= payment.auth.value
+            self._payments -= 1
 
     def chosen(
         self,

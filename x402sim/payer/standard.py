@@ -12,7 +12,7 @@ import msgspec
 
 from x402sim.payer.core import PaymentFailed
 from x402sim.payer.purchases import Payment
-from x402sim.payer.reading import UNKNOWN, AttemptOver, says_used
+from x402sim.payer.reading import UNKNOWN, AttemptOver, Made, says_used
 from x402sim.payer.signing import read_offer
 from x402sim.protocol import x402, x402_reasons
 from x402sim.protocol.messages import BadMessage, PaymentRequired, decode, encode
@@ -120,8 +120,8 @@ def settlement_in(response: httpx.Response, version: x402.Version) -> x402.Settl
     return None if said is None else said.plain
 
 
-def read_refusal(response: httpx.Response, version: x402.Version, payment: Payment) -> str:
-    """Return the 402 to a paying request, if the 402 reports the authorization as used.
+def read_refusal(response: httpx.Response, version: x402.Version, payment: Payment) -> Made:
+    """Return the report of a 402 to a paying request that the authorization is used.
 
     The nonce was drawn at random, so only this payment can have used the nonce. Raises
     `AttemptOver` for an expired authorization, and `PaymentFailed` while the authorization may
@@ -140,7 +140,7 @@ def read_refusal(response: httpx.Response, version: x402.Version, payment: Payme
     sent = settlement.transaction if settlement else ""
     outcome = x402_reasons.meaning_of(reason, sent).fate
     if outcome is PaymentFate.SETTLED or says_used(reason) or reason == x402_reasons.STATE:
-        return got
+        return Made(hint=got)
     # without a settlement or a known word, a 402 says only "not served"
     is_reported = settlement is not None or reason in x402_reasons.WORDS
     is_unclear = outcome is PaymentFate.UNKNOWN

@@ -45,10 +45,15 @@ else:
         fcntl.flock(file, fcntl.LOCK_UN)
 
 
-def write_whole(file: Path, data: bytes) -> None:
-    """Write a file whole, to the disk, readable by its owner only; raises `OSError`.
+class NotSynced(OSError):
+    """A file was written, and a power cut may still undo that."""
 
-    A payment id is proof of payment for anyone who has it.
+
+def write_whole(file: Path, data: bytes) -> None:
+    """Write a file whole, to the disk, readable by its owner only.
+
+    A payment id is proof of payment for anyone who has it. Raises `NotSynced`, and another
+    `OSError` if the file is as before.
     """
     new = file.with_suffix(".new")
     new.unlink(missing_ok=True)  # of a start that was killed; a link would lead elsewhere
@@ -58,11 +63,14 @@ def write_whole(file: Path, data: bytes) -> None:
         os.fsync(out.fileno())
     new.replace(file)
     if os.name == "posix":  # the new name is on the disk, too, before anything is sent
-        folder = os.open(file.parent, os.O_RDONLY)
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            folder = os.open(file.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise NotSynced(*error.args) from error
 
 
 class Bought(msgspec.Struct, kw_only=True):
@@ -97,6 +105,10 @@ class Record(msgspec.Struct, kw_only=True):
 
 class Taken(PaymentFailed):
     """Another payer holds the file; nothing was signed."""
+
+
+class NotStored(PaymentFailed):
+    """The file could not be written, and is as before."""
 
 
 class Stored:
@@ -190,7 +202,8 @@ class Stored:
         """Write the record of now, or remove the file if the record is empty; let go of the file
         if this use of it `is_over`.
 
-        Does nothing in a fork: its copy may be old. Raises `PaymentFailed`.
+        Does nothing in a fork: its copy may be old. Raises `NotStored`, or another `PaymentFailed`
+        if the file may have the record.
         """
         if os.getpid() != self._pid:
             return
@@ -202,7 +215,8 @@ class Stored:
                 else:
                     write_whole(self._file, msgspec.json.format(msgspec.json.encode(self.record)))
             except OSError as error:
-                raise self._failed("cannot be written", error) from error
+                failed = self._failed("cannot be written", error)
+                raise failed if isinstance(error, NotSynced) else NotStored(failed.why) from error
             finally:
                 if is_over:
                     self._let_go()
