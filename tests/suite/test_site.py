@@ -327,6 +327,7 @@ def test_the_command_writes_a_site_and_says_where(
     assert "--keep" in refused("site", "--out", str(tmp_path), "--verdicts", str(empty))
 
 
+@pytest.mark.thorough
 def test_a_campaign_leaves_out_what_is_judged_and_tells_what_cannot_be_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

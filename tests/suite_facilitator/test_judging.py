@@ -213,6 +213,7 @@ def test_each_play_has_a_must_or_is_followed_by_one() -> None:
     assert others == {each for each in others if each.startswith("body/deep-")}
 
 
+@pytest.mark.thorough
 def test_a_fixture_makes_a_test_of_each_play(pytester: pytest.Pytester) -> None:
     root = Path(__file__).parents[2]
     pytester.makepyfile(

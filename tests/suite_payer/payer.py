@@ -290,7 +290,7 @@ class Purchase:
         last: Exception | None = None
         tries = 1 if self.has("gives up") else self.payer.tries
         began = time.monotonic()
-        while self.has("never stops") and time.monotonic() < began + 4:  # a thread cannot be ended
+        while self.has("never stops") and time.monotonic() < began + 8:  # a thread cannot be ended
             time.sleep(0.1)
             with suppress(NotBought, httpx.HTTPError, RecursionError):
                 return self._once()

@@ -233,6 +233,7 @@ def test_what_a_catalogue_lists_and_nobody_said_how_to_ask_for_is_left_alone() -
     assert listed.outcome is Outcome.PASSED, listed.actual
 
 
+@pytest.mark.thorough
 def test_requests_through_a_cache_and_what_is_not_counted_are_called_so() -> None:
     (cached,) = judged("kit/offer/cache-forbidden [v2]", ["says nothing of caches"]).values()
     assert str(cached.actual).startswith("through the cache, without a payment: 200")
@@ -244,6 +245,7 @@ def test_requests_through_a_cache_and_what_is_not_counted_are_called_so() -> Non
     assert "not counted" in str(head.actual)
 
 
+@pytest.mark.thorough
 def test_what_could_not_be_told_apart_is_in_the_verdict_and_a_path_that_counts_tells_it(
     asked: Callable[..., Told],
 ) -> None:
@@ -290,6 +292,7 @@ def test_an_amount_used_in_base_units_is_told(asked: Callable[..., Told]) -> Non
     assert (code, "--metered 4000 is in tokens" in told) == (2, True), told
 
 
+@pytest.mark.thorough
 def test_an_offer_by_which_nobody_can_pay_is_judged_though_nothing_can_be_bought(
     asked: Callable[..., Told],
 ) -> None:
@@ -299,6 +302,7 @@ def test_an_offer_by_which_nobody_can_pay_is_judged_though_nothing_can_be_bought
     assert "'USD Coin of nobody'" in told
 
 
+@pytest.mark.thorough
 def test_the_numbers_of_a_body_are_changed_too_and_an_empty_one_is_told() -> None:
     its = ["forgets what it was for", "serves again", "does not compare"]
     bodies = ('{"n": 1}', '{"a": [true, {"b": 2.5}]}', "{}")
@@ -361,6 +365,7 @@ runpy.run_module("tests.suite_server.shop", run_name="__main__")
 """
 
 
+@pytest.mark.thorough
 def test_a_control_that_is_served_for_nothing_has_failed_and_is_reported(
     tmp_path: Path, asked: Callable[..., Told]
 ) -> None:

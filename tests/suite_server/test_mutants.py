@@ -213,6 +213,7 @@ def test_of_goods_that_are_alike_defects_are_caught_by_a_path_that_counts() -> N
     assert not missed(Counting, COUNTED)
 
 
+@pytest.mark.thorough
 def test_each_defect_is_caught_by_the_ids_that_are_about_it() -> None:
     assert not missed(Bench, _defects(slow=False))
 

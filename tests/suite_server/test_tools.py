@@ -104,6 +104,7 @@ class ToolBench(Bench):
         return made
 
 
+@pytest.mark.thorough
 def test_each_defect_is_caught_by_the_ids_that_are_about_it() -> None:
     assert not missed(ToolBench, DEFECTS)
 
