@@ -102,8 +102,8 @@ def run(*words: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
 def _server(imports: tuple[str, ...]) -> int:
     """Return a connection to the server of this run, which ends with its last connection.
 
-    The end of this process closes the descriptor. It waits for no server, which others may use, and
-    no object of Python is left that would warn of that.
+    This process only closes the descriptor at its end: other workers may still use the server. A
+    Popen or a socket would warn then.
     """
     run = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
     named = sha256(repr((__file__, run, imports)).encode()).hexdigest()[:16]

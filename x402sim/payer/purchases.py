@@ -26,9 +26,9 @@ payment is in one `State`:
                 bought the goods
 
 `granted` is set by READING, in two steps with `reuse`; a 402, or a body that breaks off, ends it. A
-new payment that cannot be stored is not sent, and is gone: no money can move. `PaymentAuth._settle`
-and `_resend` cause the changes of UNRESOLVED and OVER, `_show` those of UNSERVED, `_await_body_end`
-those of READING.
+new payment that cannot be stored is not sent, and is gone, unless the folder may have it.
+`PaymentAuth._settle` and `_resend` cause the changes of UNRESOLVED and OVER, `_show` those of
+UNSERVED, `_await_body_end` those of READING.
 """
 
 import json

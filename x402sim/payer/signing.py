@@ -8,7 +8,7 @@ file from top to bottom: it bounds the cost of any lie.
    decimals, token and chain never come from the server.
 2. `Signer.sign` compares the amount with both caps, signs, and counts the amount, under one lock. A
    signed authorization counts for good, used or not, because only the chain can tell. `take_back`
-   is for one that never left this object.
+   uncounts a payment that was neither sent nor stored.
 3. The signed message names the payee and the amount of the offer, a random nonce, and an end
    (validBefore) by the payer's own clock: the offer's timeout, but at most `max_window_s` from now.
    By Permit2, only if the user allows `permit2`: the message is for Permit2 and the x402 proxy of
