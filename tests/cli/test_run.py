@@ -151,6 +151,7 @@ def test_combined_sha256_is_the_hash_of_the_journals_hashes() -> None:
 # --- against a service that runs -----------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_on_a_url_scenarios_with_missing_needs_are_skipped() -> None:
     with LocalServer(seed=1) as server:
         url = server.url

@@ -68,7 +68,7 @@ def or_raises(error: type[Exception], work: Callable[..., Any], *given_: Any) ->
 # --- messages ------------------------------------------------------------------------
 
 
-@settings(max_examples=at_length(50, 1000))
+@settings(max_examples=at_length(25, 1000))
 @given(drawn=st.lists(st.tuples(st.integers(0, 99), anything), max_size=8))
 def test_a_message_that_is_almost_right_is_a_message_or_a_bad_message(drawn):
     """Every name with any value, some names left out, some twice: what is drawn, for every kind."""

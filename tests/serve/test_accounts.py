@@ -59,6 +59,7 @@ def test_a_file_of_other_accounts_is_refused(tmp_path: Path) -> None:
     assert addresses(seeded, seed=3) == addresses(seeded, seed=3)
 
 
+@pytest.mark.thorough
 def test_anvil_names_the_accounts_and_signs_for_them() -> None:
     with hosted(chain=Anvil(program=find.anvil()), accounts=3) as server:
         named = [account["address"].lower() for account in server.ready["accounts"]]

@@ -52,6 +52,7 @@ class Process:
     returncode: int | None = None
     is_closed: bool = False
     ends_late: bool = False
+    hiccups: bool = False
     log: Written = field(default_factory=Written)
 
     def play(self, name: str) -> str:
@@ -70,7 +71,7 @@ class Process:
             else:
                 self.exit()
         self.is_closed |= letter in "jJ"
-        self.ends_late = letter == "g"
+        self.ends_late, self.hiccups = letter == "g", letter == "h"
         return letter
 
     def exit(self) -> None:
@@ -82,7 +83,7 @@ class Scripted:
     """A command with a script for each play, a letter each time it is played; the last one lasts.
 
     It holds (.), fails (x), ends by itself (e) or with the next good payment (g), jams (j), fails
-    and jams (J), is silent (s), or the play stays unclear (?). It also ends at each start's play number `after`, in all `most` times.
+    and jams (J), is silent (s), refuses one good payment (h), or the play stays unclear (?). It also ends at each start's play number `after`, in all `most` times.
     """
 
     script: Mapping[str, str] = field(default_factory=dict)
@@ -174,7 +175,8 @@ class Judge(rooms.RoomJudge[Any, Any]):
         self.paid_in.append([*dialects])
         if process.ends_late:
             process.exit()
-        return "no answer" if process.is_closed else ""
+        is_refused, process.hiccups = process.is_closed or process.hiccups, False
+        return "no answer" if is_refused else ""
 
 
 @dataclass
@@ -206,7 +208,7 @@ def case(name: str, *, is_control: bool = False, **more: Any) -> RoomCase:
 
 
 def judge_of(subject: Any, **more: Any) -> Judge:
-    return Judge(**{"subject": subject, "jobs": 1, **more})
+    return Judge(**{"subject": subject, "jobs": 1, "dialects": ("v2",), **more})
 
 
 def of(names: str, **more: Any) -> list[RoomCase]:
@@ -542,6 +544,47 @@ def test_an_end_in_a_shared_room_is_no_second_failure_of_the_play_that_ends_it_e
     assert (judge.trouble.ends, judge.trouble.in_play) == ([], "a")
 
 
+def test_an_end_after_a_jam_of_the_same_play_is_one_failure_with_the_jam() -> None:
+    judge = judge_of(Scripted({"a": "je"}))
+    found = asyncio.run(judge.every(of("a", kind=ALONE)))
+    assert [its.outcome for _, its in found] == [Outcome.FAILED]
+    assert judge.trouble.ends == []
+
+
+def test_a_kill_by_the_machine_between_two_plays_is_no_end_by_itself() -> None:
+    judge = judge_of(Scripted())
+
+    async def main() -> list[CaseResult]:
+        first, second = await judge.room(), await judge.room()
+        await judge.leave(second, keep=True)
+        for room in (first, second):
+            room.running.command.returncode = -9
+        await judge.leave(first, keep=True)
+        ends = [each async for each in judge.run(of("control", kind=ALONE), print)]
+        await judge.close()
+        return [its for _, its in ends]
+
+    (found,) = asyncio.run(main())
+    assert found.outcome is Outcome.PASSED
+
+
+def test_an_id_is_told_once_also_if_its_control_in_another_dialect_has_failed() -> None:
+    first, other = (case("control", is_control=True, dialect=each) for each in ("v1", "v2"))
+
+    class Ends:
+        async def run(self, *_: Any) -> AsyncIterator[tuple[RoomCase, CaseResult]]:
+            yield other, result(other, WRONG)
+
+    async def main() -> list[str]:
+        told = Judging(
+            judge=Ends(), cases=[first], rerun="", left_out=lambda its: result(its, WRONG),
+            done=str, plan=Plan(),
+        )  # fmt: skip
+        return [each.id async for each in told.run(print)]
+
+    assert asyncio.run(main()) == ["server/a/control"]
+
+
 def test_an_end_after_a_good_payment_or_between_two_plays_is_counted() -> None:
     subject = Scripted()
     judge = judge_of(subject)
@@ -612,12 +655,30 @@ def test_a_subject_started_by_its_user_has_one_room_and_failed_plays_are_repeate
     assert subject.did == ["start", "a", "good", "a", "good", "c", "good", "b", "good"]
 
 
-def test_after_a_failed_good_payment_of_a_users_subject_the_rest_is_inconclusive() -> None:
+def test_after_two_failed_good_payments_of_a_users_subject_the_rest_is_inconclusive() -> None:
     subject = SUBJECTS["two"] = Scripted({"b": "j"})
     found = judged(Owned("two"), "a b c d")
     assert outcomes(found) == "a:p b:f c:i d:i"
     assert found["c"].reason == "nothing can be told any more, as no answer"
-    assert subject.did == ["start", "a", "good", "b", "good"]
+    assert subject.did == ["start", "a", "good", "b", "good", "good"]
+
+
+def test_one_failed_good_payment_of_a_users_subject_is_no_jam() -> None:
+    subject = SUBJECTS["busy"] = Scripted({"a": "h"})
+    assert outcomes(judged(Owned("busy"), "a b")) == "a:p b:p"
+    assert subject.did == ["start", "a", "good", "good", "b", "good"]
+
+
+def test_a_failure_before_the_jam_of_a_users_subject_is_repeated() -> None:
+    SUBJECTS["both"] = Scripted({"a": "x.", "b": "j"})
+    assert outcomes(judged(Owned("both"), "a b")) == "a:i b:f"
+
+
+def test_nothing_is_bought_in_a_dialect_that_is_judged_by_its_offer_only() -> None:
+    SUBJECTS["offers"] = Scripted()
+    judge = judge_of(Owned("offers"), dialects=("v1",))
+    asyncio.run(judge.every(of("a")))
+    assert judge.paid_in == [[]]
 
 
 def test_a_users_subject_is_skipped_in_a_world_that_it_lacks() -> None:

@@ -203,7 +203,13 @@ def test_every_demand_has_a_defect_that_it_catches() -> None:
     assert demanded - caught == set()
 
 
-@pytest.mark.parametrize("flow", [Dialect.V2, Dialect.STEPS, Dialect.UPTO])
+@pytest.mark.parametrize(
+    "flow",
+    [
+        Dialect.V2,
+        *(pytest.param(it, marks=pytest.mark.thorough) for it in (Dialect.STEPS, Dialect.UPTO)),
+    ],
+)
 def test_an_honest_payer_passes_everything(flow: Dialect) -> None:
     mine = [case for case in all_cases() if case.dialect is flow and not case.waits_s]
     found = judged(Payer(), mine)

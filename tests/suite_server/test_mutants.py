@@ -201,6 +201,7 @@ def test_how_often_what_is_sold_is_made_is_told_if_something_counts_it() -> None
     assert ([*once.values()], alike) == ([None], {})
 
 
+@pytest.mark.thorough
 def test_a_payment_that_a_facilitator_settles_again_and_again_is_not_seen_to_buy_more() -> None:
     asked = cases(" ".join(f"silent/many/{each} [v2]" for each in ALWAYS_SUCCESS))
     habits = ("", "refuses what was served", "says that it was served before")

@@ -109,6 +109,7 @@ def test_each_defect_is_caught_by_the_ids_that_are_about_it() -> None:
     assert not missed(ToolBench, DEFECTS)
 
 
+@pytest.mark.thorough
 def test_honest_tools_break_nothing() -> None:
     quick = [case for case in MCP if not (case.waits_s or case.section in STARTS)]
     assert not broken(ToolBench, quick, {})

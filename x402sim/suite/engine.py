@@ -319,8 +319,8 @@ class Judging(Generic[AnyCase]):
                 yield of_id(its, found, self.rerun)
         async for case, done in self.judge.run(self.plan.cases, on_begin):
             found[case] = done
-            its = cases.get(case.id, [])  # empty for a control that was not chosen
-            if its and all(each in found for each in its):
+            its = cases.get(case.id, [])
+            if case in its and all(each in found for each in its):  # else it was not chosen
                 yield of_id(its, found, self.rerun)
         for its in by_id(case for case in found if case.id not in cases).values():
             yield of_id(its, found, self.rerun)

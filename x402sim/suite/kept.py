@@ -223,8 +223,9 @@ def _started() -> "tuple[subprocess.Popen[bytes], socket.socket]":
 
 
 def _end(process: "subprocess.Popen[bytes]", its_socket: socket.socket) -> None:
-    its_socket.close()  # by which it ends
-    process.wait()
+    its_socket.close()  # by which it ends, unless a fork of this process has the socket, too
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(END_S)
 
 
 @cache

@@ -13,7 +13,7 @@ repetition takes these steps here:
 - If the subject ends by itself in a play and in the repetition, the play has failed. Ends that
   fail no MUST are counted: `MOST_ENDS` ends fail the control, chosen or not.
 - A subject started by the user has one room, in which a good payment follows each play; failed
-  plays are repeated there. After a failed good payment, the rest is inconclusive.
+  plays are repeated there. After two failed good payments in turn, the rest is inconclusive.
 
 Each subject has subclasses: of `Room` with its world, of `Play` with its requests, and of
 `RoomJudge` with its good payment. `in_rooms` plans a judgement and begins the run.
@@ -233,7 +233,7 @@ class Trouble:
         ends = [play.ended for play in plays if play.ended]
         if len(ends) == len(plays):
             self.in_play = name
-        if len(ends) < len(plays) or not fails_must:
+        if not (fails_must and all(play.ended or play.jams for play in plays)):
             self.ends += [f"{how}, after {name}" for how in ends]
 
 
@@ -336,7 +336,7 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         if keep and not room.has_ended:
             self._idle.setdefault(room.kind, []).append(room)
             return
-        if keep:
+        if keep and not (room.running and room.running.was_killed):
             self.trouble.ends.append(f"{room.has_ended}, after a good payment")
         self._rooms.remove(room)
         for idle in self._idle.values():
@@ -347,6 +347,7 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
     async def close(self) -> None:
         """Close every room, and then raise the first error."""
         rooms, self._rooms = self._rooms, []
+        self._idle.clear()
         ended = await asyncio.gather(*(room.close() for room in rooms), return_exceptions=True)
         for wrong in ended:
             if wrong is not None:
@@ -404,13 +405,15 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
                     on_begin(case.id)
                 return await self._judged(batch)
 
-        async for case, found in side_by_side(map(work, _batches(by_play(cases)))):
+        size = 1 if self.is_fixed else BATCH
+        async for case, found in side_by_side(map(work, _batches(by_play(cases), size))):
             if case.is_control and found.outcome is not Outcome.FAILED:
                 controls.append((case, found))
             else:
                 yield case, found
-        idle = [room.has_ended for rooms in self._idle.values() for room in rooms]
-        self.trouble.ends += [f"{how}, between two plays" for how in idle if how]
+        idle = [room.running for rooms in self._idle.values() for room in rooms if room.running]
+        ends = [each.has_ended for each in idle if not each.was_killed]
+        self.trouble.ends += [f"{how}, between two plays" for how in ends if how]
         for case, found in controls:
             its = self._with_ends(case, found)
             if its is not found or case in chosen:
@@ -452,6 +455,8 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
             except (Lacking, ChainError) as lacking:  # a kind of room, or an anvil
                 return [*results, *((case, skipped(case, Lacking(str(lacking)))) for case in cases)]
             done, broken = await self._in_turn(todo, room, is_careful=is_careful)
+            if broken and self.is_fixed:  # a hiccup is no jam, and there is no other room
+                broken = await self._broken(room, [done[-1][0][0].dialect])
             await self.leave(room, keep=not broken and room.running is not None)
             if broken and self.is_fixed:
                 self.trouble.lost = f"nothing can be told any more, as {broken}"
@@ -506,6 +511,7 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         """
         if room.running is None:
             return ""
+        dialects = [each for each in dialects if each in self.dialects]  # not judged by offer only
         broken = room.has_ended or await self.try_good_payment(room, dialects)
         if broken and not room.has_ended:
             await CLOCK.sleep(EXIT_S)
@@ -563,7 +569,7 @@ def _is_silent(played: Played[RoomCase]) -> bool:
     return any(not each.status for each in played.play.answers)
 
 
-def _batches(groups: list[list[RoomCase]]) -> list[list[list[RoomCase]]]:
+def _batches(groups: list[list[RoomCase]], size: int) -> list[list[list[RoomCase]]]:
     """Return the plays of each room: plays of a shared kind of room go together."""
     alone = [[group] for group in groups if not group[0].kind.is_shared or group[0].waits_s]
     shared: dict[RoomKind, list[list[RoomCase]]] = {}
@@ -571,9 +577,9 @@ def _batches(groups: list[list[RoomCase]]) -> list[list[list[RoomCase]]]:
         if group[0].kind.is_shared and not group[0].waits_s:
             shared.setdefault(group[0].kind, []).append(group)
     together = [
-        each[start : start + BATCH]
+        each[start : start + size]
         for each in shared.values()
-        for start in range(0, len(each), BATCH)
+        for start in range(0, len(each), size)
     ]
     return sorted(alone, key=lambda batch: -batch[0][0].waits_s) + together
 

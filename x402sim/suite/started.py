@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import shlex
+import signal
 import socket
 import threading
 from collections import deque
@@ -113,6 +114,11 @@ class Running:
         """How the command ended on its own; empty while it runs."""
         code = self.command.returncode if self.command else None
         return "" if code is None else f"it ended by itself, exit code {code}"
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether the command ended by SIGKILL: by a machine without memory, and not by itself."""
+        return self.command is not None and self.command.returncode == -signal.SIGKILL
 
     def log(self) -> str:
         """Return the output; empty without a command."""
