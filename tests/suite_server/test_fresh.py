@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.suite_server.shop import Reply, Shop, shop
+from x402sim.protocol.networks import BASE_SEPOLIA
+from x402sim.suite import wire
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.report.results import Outcome
+from x402sim.suite.server.room import PLAIN, AtPort, opened
 from x402sim.suite.server.subject import ServerJudge, all_cases, item_in
 from x402sim.suite.started import App
 
@@ -42,3 +45,19 @@ def test_what_another_play_has_left_is_no_failure() -> None:
     assert outcome is Outcome.INCONCLUSIVE
     assert "played again alone, it holds" in why
     assert judged(head, plays=1)[head][0] is Outcome.PASSED
+
+
+def test_the_payer_of_a_running_server_can_pay_for_every_play_at_any_price() -> None:
+    async def nothing(_: wire.Request) -> wire.Reply:
+        return wire.Reply(status=404)
+
+    async def main() -> int:
+        async with wire.listening(nothing) as port:
+            server = AtPort(f"http://127.0.0.1:{port}")
+            room = await opened(server, PLAIN, BASE_SEPOLIA, 1, "room")
+            balance = await room.chain.balance(room.payer.address_bytes)
+            await room.close()
+            return balance
+
+    plays = len({case.played_as for case in all_cases()})
+    assert asyncio.run(main()) > 100 * 10**6 * 2 * plays

@@ -46,7 +46,7 @@ from x402sim.suite.verdict import Inconclusive, Lacking, NotApplicable, NotReady
 from x402sim.text.words import counted, printable
 
 Headers = Sequence[tuple[str, str]]
-ALLOWED_BASE = 1000 * 10**6
+ALLOWED_BASE = 2_000_000 * 10**6
 """What each payer lets Permit2 take: all that it has."""
 COUNTER = "counter"
 """The option with the path that counts runs of handlers."""
