@@ -11,7 +11,7 @@ repetition takes these steps here:
 - After `CONFIRMED_JAMS`, a further jam counts without a repetition. After `MOST_JAMS`, the judge
   looks for no more, and all plays of a jammed room are inconclusive.
 - If the subject ends by itself in a play and in the repetition, the play has failed. Ends that
-  fail no MUST are counted: `MOST_ENDS` ends fail the control, chosen or not.
+  fail no demand are counted: `MOST_ENDS` ends fail the control, chosen or not.
 - A subject started by the user has one room, in which a good payment follows each play; failed
   plays are repeated there. After two failed good payments in turn, the rest is inconclusive.
 
@@ -212,7 +212,7 @@ class Trouble:
     | `MOST_JAMS` plays have jammed the subject | a jam is not singled out any more |
     | `CONFIRMED_JAMS` plays have jammed it twice | a jam counts at once |
     | it has ended twice `in_play` | a play in which it ends is inconclusive |
-    | `MOST_ENDS` `ends` that failed no MUST | the control has failed |
+    | `MOST_ENDS` `ends` that failed no demand | the control has failed |
     | it is `lost` | nothing is played: the user's own subject serves nobody any more |
     """
 
@@ -220,7 +220,7 @@ class Trouble:
     confirmed: int = 0
     in_play: str = ""
     ends: list[str] = field(default_factory=list)
-    """How the subject ended, after which play, and no MUST has failed for it."""
+    """How the subject ended, after which play, and no demand has failed for it."""
     lost: str = ""
 
     def needs_no_second(self, first: Played[Any]) -> bool:
@@ -228,12 +228,12 @@ class Trouble:
         is_usual = first.jams and not first.ended and self.confirmed >= CONFIRMED_JAMS
         return bool(self.lost) or is_usual
 
-    def ended(self, name: str, *plays: Played[Any], fails_must: bool) -> None:
+    def ended(self, name: str, *plays: Played[Any], is_charged: bool) -> None:
         """Note that the subject ended by itself in a play, in the repetition, or in both."""
         ends = [play.ended for play in plays if play.ended]
         if len(ends) == len(plays):
             self.in_play = name
-        if not (fails_must and all(play.ended or play.jams for play in plays)):
+        if not (is_charged and all(play.ended or play.jams for play in plays)):
             self.ends += [f"{how}, after {name}" for how in ends]
 
 
@@ -539,8 +539,9 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         await self.leave(room, keep=False)
         if first.ended and second.ended and trouble.in_play:  # of another play, meanwhile
             return await self._certain(group, first)
-        fails_must = any(case.level == "MUST" for case in group)
-        trouble.ended(name, first, second, fails_must=fails_must)
+        # an end in a play of only MAY fails a case that is no demand
+        is_charged = any(case.level != "MAY" for case in group)
+        trouble.ended(name, first, second, is_charged=is_charged)
         if first.ended:
             return [(case, second.of(case)) for case in group]
         trouble.confirmed += first.jams and second.jams
