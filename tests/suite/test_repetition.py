@@ -133,7 +133,7 @@ class Play:
 
 
 def ended(raised: Exception | None = None, found: Any = None) -> Played[Case]:
-    """Return the play of two cases that raises, or that the tests find this of."""
+    """Return the finished play of two cases: it raises, or both tests find `found`."""
 
     async def act() -> None:
         if raised:

@@ -223,7 +223,7 @@ def _started() -> "tuple[subprocess.Popen[bytes], socket.socket]":
 
 
 def _end(process: "subprocess.Popen[bytes]", its_socket: socket.socket) -> None:
-    its_socket.close()  # by which it ends, unless a fork of this process has the socket, too
+    its_socket.close()  # ends the keeper, unless a fork of this process holds the socket
     with suppress(subprocess.TimeoutExpired):
         process.wait(END_S)
 

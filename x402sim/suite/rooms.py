@@ -539,7 +539,8 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         await self.leave(room, keep=False)
         if first.ended and second.ended and trouble.in_play:  # of another play, meanwhile
             return await self._certain(group, first)
-        # an end in a play of only MAY fails a case that is no demand
+        # A demand of the play tells its end, and its ground may say why it is only a SHOULD
+        # (`body/deep`). A MAY is no demand: two ends there fail the control.
         is_charged = any(case.level != "MAY" for case in group)
         trouble.ended(name, first, second, is_charged=is_charged)
         if first.ended:

@@ -335,9 +335,10 @@ def _plan(
     seconds = max(busy_s / judge.jobs, waits_s) + judge.start_s  # waiting plays begin first
     cores = os.cpu_count() or 1
     ids = len({case.id for case in planned})
+    together = "" if judge.is_fixed else f", {shared} of them {BATCH} to a room"
     lines = [
-        f"Plan: {counted(ids, 'id')} in {counted(len(plays), 'play')}, {shared} of "
-        f"them {BATCH} to a room, {judge.jobs} at once on {cores} cores: about {seconds:.0f} s, "
+        f"Plan: {counted(ids, 'id')} in {counted(len(plays), 'play')}{together}, "
+        f"{judge.jobs} at once on {cores} cores: about {seconds:.0f} s, "
         f"as a start takes {judge.start_s:.1f} s. What fails is played again. Time-outs of the "
         f"facilitator come on top: up to {judge.patience_s:g} s an answer"
     ]

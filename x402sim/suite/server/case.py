@@ -312,8 +312,8 @@ def bought_repeated(title: str) -> Demand:
         title,
         texts.silent(
             texts.DUPLICATE,
-            why="the text has the facilitator refuse it; nothing says what a server does behind "
-            "one that answers success again",
+            why="the text has the facilitator refuse a second settlement; no text says what a "
+            "server does if its facilitator reports success again",
         ),
     )(_extra_items)
 

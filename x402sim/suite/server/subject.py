@@ -554,6 +554,8 @@ def _plan(
         f"about {seconds:.0f} s, as a start takes {judge.start_s:.1f} s. What fails is played "
         f"again. Time-outs of the server come on top: up to {judge.patience_s:g} s an answer"
     ]
+    if judge.is_fixed:
+        lines.append("A good payment follows each play, and buys an item: the server runs already")
     if restarts:
         lines.append(f"It is killed and started again {often(restarts)} (--restart no: not at all)")
     elif any(case.section == RESTART for case in plays.values()) and not judge.is_fixed:
