@@ -70,7 +70,9 @@ class Process:
                 asyncio.get_running_loop().call_later(self.subject.exit_s, self.exit)
             else:
                 self.exit()
-        self.is_closed |= letter in "jJ"
+        self.is_closed |= letter in "jJk"
+        if letter == "k":
+            self.returncode = -9
         self.ends_late, self.hiccups = letter == "g", letter == "h"
         return letter
 
@@ -82,7 +84,7 @@ class Process:
 class Scripted:
     """A command with a script for each play, a letter each time it is played; the last one lasts.
 
-    It holds (.), fails (x), ends by itself (e) or with the next good payment (g), jams (j), fails
+    It holds (.), fails (x), ends by itself (e) or with the next good payment (g), is killed by the machine (k), jams (j), fails
     and jams (J), is silent (s), refuses one good payment (h), or the play stays unclear (?). It also ends at each start's play number `after`, in all `most` times.
     """
 
@@ -568,6 +570,61 @@ def test_a_kill_by_the_machine_between_two_plays_is_no_end_by_itself() -> None:
     assert found.outcome is Outcome.PASSED
 
 
+def test_a_kill_by_the_machine_in_a_play_is_no_end_by_itself() -> None:
+    judge = judge_of(Scripted({"a": "k.", "b": "k."}))
+    found = dict(asyncio.run(judge.every(of("control a b", kind=ALONE))))
+    assert {case.title: each.outcome[0] for case, each in found.items()} == {
+        "control": "p", "a": "i", "b": "i",
+    }  # fmt: skip
+    assert judge.trouble.ends == []
+
+
+def test_an_end_before_the_judge_comes_to_stop_it_is_one_of_the_play() -> None:
+    async def restarts(its: Any) -> str:
+        its.room.running.command.play("a")
+        await its.room.kill()
+        await its.room.start()
+        return "."
+
+    found = judged(Scripted({"a": "e"}), [case("a", play=restarts)])
+    assert found["a"].actual == "after this, it ended by itself, exit code 3"
+    assert outcomes(judged(Scripted(), [case("a", play=restarts)])) == "a:p"
+    assert outcomes(judged(Scripted({"a": "k"}), [case("a", play=restarts)])) == "a:p"
+
+
+def test_an_end_of_the_other_server_of_two_is_one_of_the_play() -> None:
+    async def uses_two(its: Any) -> str:
+        its.room.replica = Running("http://127.0.0.1:9", Process(Scripted({"a": "e"})))  # type: ignore[arg-type]
+        its.room.replica.command.play("a")
+        return "."
+
+    found = judged(Scripted(), [case("a", play=uses_two)])
+    assert found["a"].actual == "after this, it ended by itself, exit code 3"
+
+
+@pytest.mark.parametrize("is_single", [False, True])
+def test_an_idle_room_whose_subject_has_ended_is_closed_and_the_end_counted(
+    is_single: bool,
+) -> None:
+    judge = judge_of(Scripted(is_single=is_single))
+
+    async def main() -> None:
+        first = await judge.room()
+        await judge.leave(first, keep=True)
+        first.running.command.exit()
+        assert await judge.room(ALONE if is_single else None) is not first
+        assert judge.closed == ["shared 1"]
+        await judge.close()
+
+    asyncio.run(main())
+    assert judge.trouble.ends == ["it ended by itself, exit code 3, between two plays"]
+
+
+def test_to_repeat_the_ends_that_fail_a_control_everything_is_played() -> None:
+    (control,) = by_rooms(Scripted({"a": "e.", "b": "e."}), of("a b", kind=ALONE))[-1:]
+    assert (control.id, control.rerun) == ("server/a/control", "judge")
+
+
 def test_an_id_is_told_once_also_if_its_control_in_another_dialect_has_failed() -> None:
     first, other = (case("control", is_control=True, dialect=each) for each in ("v1", "v2"))
 
@@ -1006,6 +1063,26 @@ def test_a_control_that_fails_once_is_tried_again() -> None:
     controls = {"v2": [broken, ControlPlay(played=tried())]}
     (found,) = by_rooms(Scripted(), of("a"), controls)
     assert found.outcome is Outcome.PASSED
+
+
+def test_a_control_that_ends_the_subject_is_tried_again_and_the_next_finds_it_running() -> None:
+    subject = Scripted({"v1": "e", "v2": "."})
+    judge = judge_of(subject)
+
+    async def control(room: Any, dialect: Any) -> ControlPlay:
+        assert not room.has_ended
+        room.running.command.play(dialect)
+        return ControlPlay(why=room.has_ended, played=tried(dialect=dialect))
+
+    async def main() -> rooms.Controls:
+        try:
+            return await rooms._try_controls(judge, ["v1", "v2"], control)
+        finally:
+            await judge.close()
+
+    assert [*asyncio.run(main()).broken] == ["v1"]
+    assert subject.did == ["start", "v1", "start", "v1", "start", "v2"]
+    assert len(judge.trouble.ends) == 2
 
 
 def test_without_a_purchase_in_any_dialect_the_subject_is_not_ready() -> None:

@@ -15,7 +15,7 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.suite.case import of_id
 from x402sim.suite.dialect import Dialect
-from x402sim.suite.engine import result
+from x402sim.suite.engine import Played, result
 from x402sim.suite.facilitator.payment import STANDARD, Answer
 from x402sim.suite.facilitator.play import Observed
 from x402sim.suite.facilitator.room import ChainRoomKind, FacilitatorRoom, Money
@@ -23,6 +23,7 @@ from x402sim.suite.facilitator.subject import SECTIONS, FacilitatorJudge, all_ca
 from x402sim.suite.report.causes import causes
 from x402sim.suite.report.results import CaseResult, Outcome
 from x402sim.suite.started import App
+from x402sim.suite.verdict import Violation
 
 DEFECTS = {
     "any payee": "facilitator/fields/payee [v2 permit2 upto]",
@@ -291,3 +292,19 @@ def test_what_moves_past_the_node_is_a_failure_wherever_it_is_seen() -> None:
     lists, nonce = (found[each] for each in names(ids))
     assert (lists.outcome, nonce.outcome) == (Outcome.FAILED, Outcome.PASSED)
     assert "1 transfer of 1000000 base units" in str(lists.actual)
+
+
+def test_a_theft_is_told_though_the_facilitator_ends_afterwards() -> None:
+    class Ended:
+        was_killed = False
+        has_ended = "it ended by itself, exit code 3"
+        ending = str
+
+    stolen, silent = Violation(actual="a transfer"), Violation(actual="no answer")
+    judge = FacilitatorJudge(subject=mutant(""), thefts={"a": stolen})
+    first, second = cases("facilitator/supported/lists [v2] facilitator/control/settles [v2]")
+    played = Played(play=None, found={first: stolen, second: silent})
+    ended = judge.with_end(played, Ended())  # type: ignore[arg-type]
+    assert (ended.found, ended.ended) == ({first: stolen}, Ended.has_ended)
+    Ended.has_ended = ""
+    assert judge.with_end(played, Ended()) is played  # type: ignore[arg-type]

@@ -5,8 +5,10 @@ import base64
 import json
 import re
 import runpy
+import shutil
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -407,6 +409,22 @@ def test_a_server_cannot_change_the_world_that_it_is_judged_in() -> None:
 
     assert set(asyncio.run(run())) == {Outcome.PASSED}
     assert all(refused)
+
+
+def test_a_folder_that_a_server_has_spoiled_is_no_error_of_the_judge(tmp_path: Path) -> None:
+    """A folder in which a forgotten child still writes cannot be removed, either."""
+
+    async def run() -> list[Outcome]:
+        def make(given: Given) -> Any:
+            folder = Path(given.state_dir).parent
+            shutil.rmtree(folder)
+            folder.write_text("no folder any more")
+            return shop(replace(given, state_dir=str(tmp_path)), [])
+
+        judge = ServerJudge(subject=App(make), dialects=(Dialect.V2,), items=ITEMS, jobs=1)
+        return [found.outcome for _, found in await judge.every(cases("server/control/sells [v2]"))]
+
+    assert asyncio.run(run()) == [Outcome.PASSED]
 
 
 def test_what_is_sold_for_another_network_is_not_judged_and_shown_as_it_was_given(

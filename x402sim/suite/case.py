@@ -12,7 +12,7 @@ import msgspec
 from x402sim.spec.clauses import Level
 from x402sim.spec.ground import Ground
 from x402sim.spec.needs import Need
-from x402sim.suite.report.results import CaseResult, Outcome, Result, as_of_id
+from x402sim.suite.report.results import CaseResult, DemandKey, Outcome, Result, as_of_id
 from x402sim.text.words import unknown
 
 HOLDS = (Outcome.PASSED, Outcome.OBSERVED)
@@ -159,8 +159,8 @@ ONLY = " --only ID"
 
 
 def repeating(rerun: str, check_id: str) -> str:
-    """Return the command that repeats one id; `rerun` repeats the whole run."""
-    only = f" --only {check_id}"
+    """Return the command that repeats one id, or all; `rerun` repeats the whole run."""
+    only = f" --only {check_id}" if check_id else ""
     return rerun.replace(ONLY, only, 1) if ONLY in rerun else f"{rerun}{only}".strip()
 
 
@@ -205,11 +205,14 @@ def of_id(cases: Sequence[AnyCase], done: Mapping[AnyCase, CaseResult], rerun: s
     fields["seconds"] = round(sum(done[case].seconds for case in cases), 3)
     losses = [loss for case in cases if (loss := done[case].loss) is not None]
     fields["loss"] = max(losses, key=lambda loss: loss.base, default=None)
+    demand = worst.evidence and worst.evidence.demand
+    # The ends of other plays have failed the control: they all are to be repeated.
+    by_others = first.is_control and demand is DemandKey.GOES_ON_RUNNING
     result = Result(
         id=first.id,
         level=first.level,
         section=first.section,
-        rerun=repeating(rerun, first.id),
+        rerun=repeating(rerun, "" if by_others else first.id),
         cases=tuple(done[case] for case in in_order),
         in_part=f"{judged} of {len(cases)} cases" if 0 < judged < len(cases) else "",
         is_control=any(case.is_control for case in cases),

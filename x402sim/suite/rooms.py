@@ -11,7 +11,8 @@ repetition takes these steps here:
 - After `CONFIRMED_JAMS`, a further jam counts without a repetition. After `MOST_JAMS`, the judge
   looks for no more, and all plays of a jammed room are inconclusive.
 - If the subject ends by itself in a play and in the repetition, the play has failed. Ends that
-  fail no demand are counted: `MOST_ENDS` ends fail the control, chosen or not.
+  fail no demand are counted: `MOST_ENDS` ends fail the control, chosen or not. SIGKILL is no end
+  by itself, but a jam: a machine without memory kills, too.
 - A subject started by the user has one room, in which a good payment follows each play; failed
   plays are repeated there. After two failed good payments in turn, the rest is inconclusive.
 
@@ -70,9 +71,13 @@ class Room(ABC):
     rng: Rng
     http: httpx.AsyncClient
     running: Running | None = None
+    replica: Running | None = None
+    """The other server of a deployment of two."""
     start_s: float = 0
     """Seconds of the last start."""
     starts: int = 0
+    _ended: str = ""
+    """How the subject had ended by itself when the judge came to stop it."""
     _stack: AsyncExitStack
     _subject: AsyncExitStack = field(default_factory=AsyncExitStack)
 
@@ -116,7 +121,9 @@ class Room(ABC):
         await self.stop()
 
     async def _stop(self) -> None:
-        self.running = None
+        if not self.was_killed:
+            self._ended = self.has_ended
+        self.running = self.replica = None
         await self._subject.aclose()
 
     async def close(self) -> None:
@@ -128,8 +135,14 @@ class Room(ABC):
 
     @property
     def has_ended(self) -> str:
-        """How the subject ended by itself; empty while it runs, or is stopped by the judge."""
-        return self.running.has_ended if self.running else ""
+        """How the subject ended by itself, now or before it was started again; empty if it runs."""
+        running = [each.has_ended for each in (self.running, self.replica) if each]
+        return self._ended or next(filter(None, running), "")
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether SIGKILL ended the subject, and not the judge: a machine without memory."""
+        return self.running is not None and self.running.was_killed
 
     def ending(self) -> str:
         """Return the end of the subject's output, in a sentence; empty while it is stopped."""
@@ -194,6 +207,7 @@ ENDS = Violation(
     why="nobody is served until somebody starts it again",
     demand=DemandKey.GOES_ON_RUNNING,
 )
+BETWEEN = "between two plays"
 EXIT_S = 0.3
 """The port of a crashed process closes before the exit is known: the seconds in between."""
 MOST_JAMS = 12
@@ -317,9 +331,13 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
             raise Lacking(f"it needs {kind.lacks}: {START}")
         if self.is_fixed and self._rooms:
             return self._rooms[0]
-        if not is_fresh and (idle := self._idle.get(kind)):
-            return idle.pop()
+        while not is_fresh and (idle := self._idle.get(kind)):
+            if not (room := idle.pop()).has_ended:
+                return room
+            self._count(room, BETWEEN)
+            await self.leave(room, keep=False)
         if self.subject.is_single and self._rooms:  # of another kind
+            self._count(self._rooms[0], BETWEEN)
             await self.leave(self._rooms[0], keep=False)
         self.opened += 1
         with patiently(self.tell, f"{self.subject.shown} is started, and does not answer"):
@@ -336,13 +354,18 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         if keep and not room.has_ended:
             self._idle.setdefault(room.kind, []).append(room)
             return
-        if keep and not (room.running and room.running.was_killed):
-            self.trouble.ends.append(f"{room.has_ended}, after a good payment")
+        if keep:
+            self._count(room, "after a good payment")
         self._rooms.remove(room)
         for idle in self._idle.values():
             if room in idle:
                 idle.remove(room)
         await room.close()
+
+    def _count(self, room: AnyRoom, when: str) -> None:
+        """Count the end of a room's subject, if it ended by itself."""
+        if room.has_ended and not room.was_killed:
+            self.trouble.ends.append(f"{room.has_ended}, {when}")
 
     async def close(self) -> None:
         """Close every room, and then raise the first error."""
@@ -381,9 +404,9 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
             await room.tidy()
         return replace(played, log=room.ending())
 
-    def _ends(self, played: Played[RoomCase], room: AnyRoom) -> Played[RoomCase]:
+    def with_end(self, played: Played[RoomCase], room: AnyRoom) -> Played[RoomCase]:
         """Return a play during which the subject ended by itself: its answers are no findings."""
-        if not (how := room.has_ended):
+        if not (how := room.has_ended) or room.was_killed:
             return played
         return replace(played, found={}, left=Inconclusive(how), ended=how, log=room.ending())
 
@@ -411,9 +434,8 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
                 controls.append((case, found))
             else:
                 yield case, found
-        idle = [room.running for rooms in self._idle.values() for room in rooms if room.running]
-        ends = [each.has_ended for each in idle if not each.was_killed]
-        self.trouble.ends += [f"{how}, between two plays" for how in ends if how]
+        for room in (room for rooms in self._idle.values() for room in rooms):
+            self._count(room, BETWEEN)
         for case, found in controls:
             its = self._with_ends(case, found)
             if its is not found or case in chosen:
@@ -500,7 +522,7 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
                 # a jam in one dialect jams every other
                 dialects = [group[0].dialect] if is_careful else []
                 if broken := await self._broken(room, dialects):
-                    done[-1] = group, self._ends(played, room)
+                    done[-1] = group, self.with_end(played, room)
                     return done, broken
         return done, ""
 
@@ -533,7 +555,7 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         room = await self.room(group[0].kind, is_fresh=True)
         second = await self.played(group, room)
         if broken := await self._broken(room, [group[0].dialect]):
-            second = self._ends(second, room)
+            second = self.with_end(second, room)
             if first.jams or not second.ended:  # a single end is no failure of the play
                 second = self._jammed(second, group, broken)
         await self.leave(room, keep=False)
@@ -651,12 +673,16 @@ async def _try_controls(
     dialects: Sequence[Any],
     control: Callable[[AnyRoom, Any], Awaitable[ControlPlay]],
 ) -> Controls:
-    """Try the control of each dialect in one room; a failed control twice."""
-    room = await judge.room()
-    tried = {dialect: await control(room, dialect) for dialect in dialects}
-    for dialect in [each for each in dialects if tried[each].is_broken]:
-        tried[dialect] = await control(room, dialect)  # a single failed try proves nothing
-    await judge.leave(room, keep=True)
+    """Try the control of each dialect; twice if it fails, or ends the subject."""
+    tried: dict[Any, ControlPlay] = {}
+    for dialect in dialects:
+        for _ in range(2):  # a single failed try proves nothing
+            room = await judge.room()
+            tried[dialect] = await control(room, dialect)
+            is_sound = not (tried[dialect].is_broken or room.has_ended)
+            await judge.leave(room, keep=True)
+            if is_sound:
+                break
     return Controls(tried)
 
 

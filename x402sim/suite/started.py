@@ -113,6 +113,8 @@ class Running:
     def has_ended(self) -> str:
         """How the command ended on its own; empty while it runs."""
         code = self.command.returncode if self.command else None
+        if self.was_killed:
+            return "it was killed (SIGKILL), as by a machine without memory"
         return "" if code is None else f"it ended by itself, exit code {code}"
 
     @property

@@ -111,6 +111,14 @@ class FacilitatorJudge(rooms.RoomJudge[FacilitatorRoom, Play]):
         found = {**played.found, musts[0]: self.thefts[name]}
         return replace(played, found=found)
 
+    def with_end(self, played: Played[RoomCase], room: FacilitatorRoom) -> Played[RoomCase]:
+        """Return a play during which the facilitator ended: a theft before the end is a finding."""
+        ended = rooms.RoomJudge.with_end(self, played, room)
+        if ended is played:
+            return played
+        thefts = {case: its for case, its in played.found.items() if its in self.thefts.values()}
+        return replace(ended, found=thefts)
+
     def play(self, room: FacilitatorRoom, dialect: Dialect, name: str, patience_s: float) -> Play:
         """Return a play in a room."""
         return Play(room=room, dialect=dialect, name=name, patience_s=patience_s)

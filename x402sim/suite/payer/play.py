@@ -524,7 +524,9 @@ async def play(
             for who in ("shop", "thief")
         )
         case.begin(own, other, node, payee, thief)
-        with tempfile.TemporaryDirectory(prefix="x402sim-payer-") as folder:
+        with tempfile.TemporaryDirectory(
+            prefix="x402sim-payer-", ignore_cleanup_errors=True
+        ) as folder:
             await case.allow()
             async with turn or nullcontext():
                 beats = asyncio.create_task(case.beat())

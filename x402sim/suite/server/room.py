@@ -170,8 +170,6 @@ class ServerRoom(rooms.Room):
     goods: dict[tuple[str, str], Answer] = field(default_factory=dict)
     """The answers to good payments, by dialect and item."""
 
-    replica: Running | None = None
-    """The other server of a deployment of two."""
     _allowed: dict[Address, int] = field(default_factory=dict)
     wires: dict[tuple[int, str, int], Wire] = field(default_factory=dict)
     """The connections to MCP servers, by the server's start, path and port."""
@@ -279,7 +277,9 @@ async def opened(
         await stack.enter_async_context(http)
         double = Double(world.facilitator_url, http)
         port = await stack.enter_async_context(listening(double.answer, facilitator_port))
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="x402sim-server-"))
+        folder = stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="x402sim-server-", ignore_cleanup_errors=True)
+        )
         opening = ServerRoom(
             name=name,
             network=network,
