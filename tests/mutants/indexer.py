@@ -25,7 +25,7 @@ async def as_recorded(service: Service, tx_hash: str, block_number: int) -> OnCh
         return None
     moved = (stored.payer, parse_address(stored.to_address), int(stored.amount))
     used = (stored.payer, stored.nonce)
-    return OnChain(block_number=block_number, succeeded=True, transfers=(moved,), used=(used,))
+    return OnChain(block_number=block_number, succeeded=True, used={used: moved})
 
 
 async def unknown_is_in(it: Any, tx_hash: str) -> OnChain | None:

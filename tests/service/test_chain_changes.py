@@ -1,5 +1,6 @@
 """The chain changes its mind, and the records follow; claims outlive refusals and lies."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -8,7 +9,7 @@ import httpx
 import pytest
 from msgspec import structs
 
-from tests.rig import Deliver, ServiceRig, answer, broken, lose_request, only, scene
+from tests.rig import Deliver, ServiceRig, answer, broken, lose_answer, lose_request, only, scene
 from tests.service.standard import in_form, is_served, low_v, record, submit
 from tests.service.test_adversary import lose_settlement
 from x402sim.chain.base import Call
@@ -19,6 +20,8 @@ from x402sim.protocol.header import authorization_of
 from x402sim.protocol.networks import TESTNET
 from x402sim.service import indexer, sessions
 from x402sim.service.reconcile import grant, pays_for, reconcile, revoke, suspend
+from x402sim.service.upstream import chain
+from x402sim.service.upstream.calls import Unavailable
 
 OTHER = "0x" + "0" * 64
 """The hash of a transaction that no block has."""
@@ -56,14 +59,58 @@ async def test_a_transaction_pays_by_its_success_its_nonce_and_its_transfer(
     mined = await rig.service.rpc.transaction(payment.tx_hash)
     assert mined is not None
     assert pays_for(mined, payment)
-    ((payer, payee, base),) = mined.transfers
+    ((use, (payer, payee, base)),) = mined.used.items()
+    assert use == (payment.payer, payment.nonce)
     for change in (
-        {"succeeded": False}, {"used": ()}, {"used": ((payer, bytes(32)),)},
-        {"used": ((payee, payment.nonce),)}, {"transfers": ()},
-        {"transfers": ((payer, payee, base - 1),)}, {"transfers": ((payer, payer, base),)},
-        {"transfers": ((payee, payee, base),)},
+        {"succeeded": False}, {"used": {}}, {"used": {use: None}},
+        {"used": {use: None}, "others": ((payer, payee, base),)},
+        {"used": {use: None, (payer, bytes(32)): (payer, payee, base)}},
+        {"used": {(payee, payment.nonce): (payer, payee, base)}},
+        *({"used": {use: moved}} for moved in (
+            (payer, payee, base - 1), (payer, payer, base), (payee, payee, base),
+        )),
     ):  # fmt: skip
         assert not pays_for(structs.replace(mined, **change), payment), change
+
+
+@scene
+async def test_a_node_that_limits_the_blocks_of_a_query_is_asked_for_the_newest_first(
+    rig: ServiceRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As public nodes do: a deposit is found and refunded, and a lost answer resolved."""
+    monkeypatch.setattr(chain, "AT_ONCE", 40)
+    ranges = []
+
+    async def limited(request: httpx.Request, deliver: Deliver) -> httpx.Response:
+        call = json.loads(request.content)
+        if call["method"] == "eth_getLogs":
+            first, last = call["params"][0]["fromBlock"], call["params"][0]["toBlock"]
+            if last == "latest" or int(last, 16) - int(first, 16) >= 10:
+                error = {"code": -32005, "message": "query exceeds max block range 10"}
+                return httpx.Response(200, json={"jsonrpc": "2.0", "id": 1, "error": error})
+            ranges.append((int(first, 16), int(last, 16)))
+        return await deliver()
+
+    with broken(rig, "rpc", limited):
+        await rig.open_session("1.00", 60)
+        before = rig.balance(rig.alice)
+        for _ in range(11):
+            rig.now[0] += 61
+            await rig.parts.chain.mine()
+        await sessions.expire(rig.service)
+        assert rig.balance(rig.alice) == before + 10**6
+        assert len(ranges) >= 3
+        assert all(last - first < 10 for first, last in ranges)
+        with broken(rig, "facilitator", only("/settle", lose_answer)):
+            payment_id = await rig.buy()
+        payment = rig.service.store.payments.get(payment_id)
+        assert payment is not None
+        monkeypatch.setattr(chain, "MOST_QUERIES", 1)
+        rig.now[0] += 100
+        for _ in range(11):
+            await rig.parts.chain.mine()
+        with pytest.raises(Unavailable, match="no such event in the newest blocks, down to"):
+            await rig.service.rpc.nonce_state(payment.payer, payment.nonce)
 
 
 def high_s(signature: bytes) -> bytes:

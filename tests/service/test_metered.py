@@ -1,6 +1,7 @@
 """Goods sold `upto`: the amount used is settled once, after the work, and never above the maximum."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from x402sim import events
 from x402sim.chain.base import Call
 from x402sim.http.web import CONNECTION
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import PrivateKey, checksum, parse_address, sign
+from x402sim.protocol.crypto import PrivateKey, checksum, parse_address, sign, to_hex
 from x402sim.protocol.permit2 import (
     EXACT_PROXY,
     PERMIT2,
@@ -26,8 +27,19 @@ from x402sim.protocol.permit2 import (
     Permit2Authorization,
     permit2_digest,
 )
-from x402sim.protocol.permit2_payments import Permit2Payment, permit2_payload
-from x402sim.protocol.x402 import RequirementsV2, json_in, read_required, to_base64
+from x402sim.protocol.permit2_payments import (
+    Permit2Payment,
+    message_of,
+    permit2_payload,
+    permit2_payment_of,
+)
+from x402sim.protocol.x402 import (
+    RequirementsV2,
+    from_base64,
+    json_in,
+    read_required,
+    to_base64,
+)
 from x402sim.service import metered
 from x402sim.service.app import service_app
 from x402sim.service.settings import Settings
@@ -104,6 +116,13 @@ class MeteredRig(ServiceRig):
 
 def metered_scene(test: Scene) -> Callable[..., None]:
     return scene(test, MeteredRig)
+
+
+async def without_logs(request: httpx.Request, deliver: Any) -> httpx.Response:
+    """Let a node show no logs."""
+    if json.loads(request.content)["method"] == "eth_getLogs":
+        return httpx.Response(200, json={"jsonrpc": "2.0", "id": 1, "result": []})
+    return await deliver()
 
 
 def receipt(answer: httpx.Response) -> Any:
@@ -279,6 +298,58 @@ async def test_a_settlement_that_did_not_arrive_is_sent_again_without_new_work(r
     answer = await rig.chat(headers)
     assert (answer.status_code, answer.text) == (200, "hello")
     assert (rig.works, rig.earned, receipt(answer)["amount"]) == (1, USED, str(USED))
+
+
+@metered_scene
+async def test_a_settlement_whose_logs_come_after_the_deadline_is_served(rig):
+    headers = await rig.ready()
+    with broken(rig, "facilitator", only("/settle", lose_answer)), broken(rig, "rpc", without_logs):
+        assert (await rig.chat(headers)).status_code == 409
+        rig.now[0] += 1000
+        await rig.parts.chain.mine()
+        await metered.reconcile(rig.service)
+    assert rig.earned == USED
+    assert (await rig.chat(headers)).text == "hello"
+    assert (rig.works, rig.earned, rig.events(events.UsageFailed)) == (1, USED, [])
+
+
+@metered_scene
+async def test_a_nonce_without_a_settlement_is_given_up_an_hour_after_the_deadline(rig):
+    headers = await rig.ready()
+    with broken(rig, "facilitator", only("/settle", lose_answer)), broken(rig, "rpc", without_logs):
+        await rig.chat(headers)
+        rig.now[0] += 1000 + metered.LATE_S
+        await rig.parts.chain.mine()
+        await metered.reconcile(rig.service)
+    assert len(rig.events(events.UsageFailed)) == 1
+
+
+@metered_scene
+async def test_one_transfer_pays_for_one_message_whatever_the_calldata_names(rig):
+    """A payer cancels a nonce, and names the message in the calldata of another payment."""
+    first, second = await rig.ready(), await rig.ready()
+    answer = await rig.chat(first)
+    with broken(rig, "facilitator", only("/settle", lose_request)):
+        assert (await rig.chat(second)).status_code == 409
+
+    async def names_both(request: httpx.Request, deliver: Any) -> httpx.Response:
+        call, answered = json.loads(request.content), json.loads((await deliver()).content)
+        if call["method"] == "eth_getTransactionByHash":
+            sent = permit2_payment_of(from_base64(second["PAYMENT-SIGNATURE"]))
+            auth, signature = message_of(sent)
+            answered["result"]["input"] += abi.settle(auth, USED, signature).hex()
+        if call["method"] == "eth_call" and call["params"][0]["to"] == to_hex(PERMIT2):
+            answered["result"] = "0x" + "f" * 64
+        return httpx.Response(200, json=answered)
+
+    with broken(rig, "rpc", names_both):
+        await metered.reconcile(rig.service)
+        assert (await rig.chat(second)).status_code == 409
+    assert [each.tx_hash for each in rig.events(events.UsageSettled)] == [
+        receipt(answer)["transaction"]
+    ]
+    assert (await rig.chat(second)).text == "hello"
+    assert (rig.works, rig.earned) == (2, 2 * USED)
 
 
 @metered_scene

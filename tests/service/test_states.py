@@ -28,7 +28,7 @@ from x402sim.service.store.session_budgets import NewSession
 from x402sim.service.upstream.chain import NonceUse
 
 OFF_CHAIN = "0x" + "ab" * 32
-USED = NonceUse(block_number=5, tx_hash=OFF_CHAIN, transfers=(), canceled=False)
+USED = NonceUse(block_number=5, tx_hash=OFF_CHAIN, canceled=False, transfer=None)
 
 
 Happens = Callable[[ServiceRig, Attempt], object]

@@ -104,22 +104,36 @@ def test_others_may_answer_anything(what: str, data: Any, status: int, charset: 
     call(data.draw(st.lists(answers, min_size=1, max_size=6)), act, status, charset)
 
 
+def _log(event: bytes, *indexed: bytes, of: bytes = SETUP.network.asset) -> dict[str, Any]:
+    topics = [to_hex(each) for each in (event, *(word.rjust(32, b"\0") for word in indexed))]
+    return LOG | {"address": to_hex(of), "topics": topics, "data": "0x5"}
+
+
 def test_a_receipt_tells_transfers_and_used_authorizations_of_its_token_only() -> None:
     token, payer, shop, nonce = SETUP.network.asset, b"p" * 20, b"s" * 20, b"n" * 32
 
-    def log(event: bytes, *indexed: bytes, of: bytes = token) -> dict[str, Any]:
-        topics = [to_hex(each) for each in (event, *(word.rjust(32, b"\0") for word in indexed))]
-        return LOG | {"address": to_hex(of), "topics": topics, "data": "0x5"}
+    use, moved = _log(abi.AUTHORIZATION_USED, payer, nonce), _log(abi.TRANSFER_EVENT, payer, shop)
+    of_others = _log(abi.TRANSFER_EVENT, payer, shop, of=b"o" * 20)
+    canceled = _log(abi.AUTHORIZATION_CANCELED, payer, b"c" * 32)
+    for logs in ([use, of_others, moved, canceled], [moved, use, of_others]):
+        found = read_receipt(RECEIPT | {"logs": logs}, token)
+        assert found is not None
+        assert (found.used, found.others) == ({(payer, nonce): (payer, shop, 5)}, ())
 
-    logs = [
-        log(abi.TRANSFER_EVENT, payer, shop),
-        log(abi.TRANSFER_EVENT, payer, shop, of=b"o" * 20),
-        log(abi.AUTHORIZATION_USED, payer, nonce),
-        log(abi.AUTHORIZATION_CANCELED, payer, b"c" * 32),
+
+def test_of_several_authorizations_in_one_transaction_each_has_its_own_transfer() -> None:
+    """Else one transfer would pay for all of them."""
+    payer, other, shop = b"p" * 20, b"o" * 20, b"s" * 20
+    moves = [(payer, b"1" * 32, payer), (other, b"2" * 32, shop), (payer, b"3" * 32, shop)]
+    pairs = [
+        (_log(abi.AUTHORIZATION_USED, sender, nonce), _log(abi.TRANSFER_EVENT, sender, to))
+        for sender, nonce, to in moves
     ]
-    found = read_receipt(RECEIPT | {"logs": logs}, token)
+    logs = [each for pair in pairs for each in pair]
+    found = read_receipt(RECEIPT | {"logs": [*logs, logs[-1]]}, SETUP.network.asset)
     assert found is not None
-    assert (found.transfers, found.used) == (((payer, shop, 5),), ((payer, nonce),))
+    assert found.used == {(sender, nonce): (sender, to, 5) for sender, nonce, to in moves}
+    assert found.others == ((payer, shop, 5),)
 
 
 def test_a_contract_that_reverts_accepts_no_signature() -> None:

@@ -42,8 +42,11 @@ from x402sim.service.state import Service
 from x402sim.service.store.served import IdempotencyKey, StoredResponse
 from x402sim.service.store.usages import Usage
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
+from x402sim.service.upstream.chain import Settled
 
 log = logging.getLogger("x402sim")
+LATE_S = 3600
+"""Seconds until which a node may show the settlement of a used nonce."""
 _AGAIN = "send the same payment again, and sign no other one"
 
 
@@ -394,17 +397,28 @@ async def follow(service: Service, usage: Usage) -> tuple[Usage, bool]:
     usages, payment_id = service.store.usages, usage.payment_id
     auth, _ = words.message_of(words.permit2_payment_of(usage.payment))
     state = await service.rpc.permit_state(auth, usage.since_block)
-    if state.use is not None:
+    if state.use is not None and not _is_spent(service, usage, auth, state.use):
         _note_settled(service, usage, state.use.tx_hash, state.use.amount_base)
         if is_deep(service, state.use.block_number, state.height):
             usages.set_deep(payment_id)
-    elif state.head_s > usage.until_s:
+    elif state.head_s > usage.until_s + (LATE_S if state.is_used else 0):
         if usages.fail(payment_id):
             failed = events.UsageFailed(payment_id=payment_id, used_base=usage.used or 0)
             service.record(failed)
     elif usage.state == "settled" and not state.is_used and usages.undo(payment_id):
         service.record(events.PaymentUndone(payment_id=payment_id))
     return _stored(service, usage), not state.is_used
+
+
+def _is_spent(service: Service, usage: Usage, auth: Permit2Authorization, settled: Settled) -> bool:
+    """Tell whether the transaction's transfers have paid for other messages: each pays once."""
+    others = service.store.usages.settled_by(settled.tx_hash)
+    payers = [
+        words.message_of(words.permit2_payment_of(each.payment))[0].from_
+        for each in others
+        if each.payment_id != usage.payment_id and each.used == settled.amount_base
+    ]
+    return payers.count(auth.from_) >= settled.transfers
 
 
 async def reconcile(service: Service) -> None:
@@ -430,7 +444,7 @@ def _owed(reason: str, headers: dict[str, str] | None = None) -> Unpaid:
 
 def _content(service: Service, usage: Usage) -> Response:
     if usage.answer is None:
-        raise Unpaid(words.NONCE, "this message has been served; sign a new one")
+        raise Unpaid(words.NONCE, "this message was served, or settled too late; sign a new one")
     stored = msgspec.msgpack.decode(usage.answer, type=StoredResponse)
     content = Response(stored.body, stored.status)
     content.raw_headers = list(stored.headers)

@@ -67,7 +67,7 @@ async def ask_chain(service: Service, attempt: Attempt) -> ChainAnswer:
     is_ours = attempt.state is PaymentState.SETTLED or (
         attempt.is_authorized and attempt.nonce_confirmed_unused
     )
-    is_paid = is_ours and not state.use.canceled and _transfer(attempt) in state.use.transfers
+    is_paid = is_ours and state.use.transfer == _transfer(attempt)
     return ChainAnswer(
         ChainFinding.PAID if is_paid else ChainFinding.NEVER, state.use, state.height
     )
@@ -195,8 +195,10 @@ class PendingPaymentHandle:
 
 def pays_for(mined: OnChain, attempt: Attempt) -> bool:
     """Tell whether a transaction used a payment's authorization and made the transfer."""
-    is_used = (attempt.payer, attempt.nonce) in mined.used
-    return mined.succeeded and is_used and _transfer(attempt) in mined.transfers
+    if attempt.payer is None or attempt.nonce is None:
+        return False
+    moved = mined.used.get((attempt.payer, attempt.nonce))
+    return mined.succeeded and moved == _transfer(attempt)
 
 
 def is_deep(service: Service, block_number: int, height: int) -> bool:

@@ -193,17 +193,14 @@ def _refunded(service: Service, session_id: str, part: int, tx_hash: str, paid: 
 def _paid(use: NonceUse, wallet: Address, refund: Refund) -> int:
     """Return the amount paid by the chain for a refund, in base units; 0 for a canceled nonce.
 
-    One transaction may pay several refunds. Raises `Unavailable` without a transfer to the payer.
+    Raises `Unavailable` without a transfer to the payer.
     """
     if use.canceled:
         return 0
-    payer = parse_address(refund.to_address)
-    paid = [each for sender, to, each in use.transfers if (sender, to) == (wallet, payer)]
-    if not paid:
+    sender, to, paid = use.transfer or (None, None, 0)
+    if (sender, to) != (wallet, parse_address(refund.to_address)):
         raise Unavailable(f"the node shows no transfer to the payer in {use.tx_hash}")
-    # If the transaction has several transfers to the payer and none is of this amount, count the
-    # largest: a smaller count would be paid twice.
-    return refund.amount if refund.amount in paid else max(paid)
+    return paid
 
 
 async def look_again_at_refund(

@@ -12,7 +12,7 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, checksum, to_hex
 from x402sim.suite.report.exchange import Movement
 
-USED_EVENT = abi.topic("AuthorizationUsed(address,bytes32)")
+USED_EVENT = abi.AUTHORIZATION_USED
 NEWEST = 1 << 62
 """The last block of a filter that ends at the newest block."""
 
@@ -47,17 +47,21 @@ async def transfers(chain: Reads, since: int, *tokens: Address) -> list[Transfer
     logs = await chain.logs(
         LogFilter(since + 1, NEWEST, tokens, ((abi.TRANSFER_EVENT, USED_EVENT),))
     )
-    nonces = {log.tx_hash: to_hex(log.topics[2]) for log in logs if log.topics[0] == USED_EVENT}
-    return [
-        Transfer(
-            sender=Address(log.topics[1][12:]),
-            to=Address(log.topics[2][12:]),
-            amount_base=int.from_bytes(log.data[:32]),
-            token=log.address,
-            tx_hash=to_hex(log.tx_hash),
-            nonce=nonces.get(log.tx_hash, ""),
-        )
-        for log in logs
-        if log.topics[0] == abi.TRANSFER_EVENT
-        if len(log.topics) == 3 and log.topics[1][12:] != ZERO_ADDRESS
-    ]
+    used: dict[tuple[bytes, ...], list[str]] = {}
+    found = []
+    for log in logs:
+        event, *indexed = log.topics
+        its = used.setdefault((log.tx_hash, log.address, indexed[0]), [])
+        if event == USED_EVENT:  # a transfer follows
+            its.append(to_hex(indexed[1]))
+        elif len(indexed) == 2 and indexed[0][12:] != ZERO_ADDRESS:
+            transfer = Transfer(
+                sender=Address(indexed[0][12:]),
+                to=Address(indexed[1][12:]),
+                amount_base=int.from_bytes(log.data[:32]),
+                token=log.address,
+                tx_hash=to_hex(log.tx_hash),
+                nonce=its.pop(0) if its else "",
+            )
+            found.append(transfer)
+    return found

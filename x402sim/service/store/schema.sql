@@ -70,6 +70,7 @@ CREATE TABLE usages(
     used INTEGER CHECK (used BETWEEN 1 AND maximum), tx_hash TEXT, answer BLOB,
     is_deep INTEGER NOT NULL DEFAULT 0, looks INTEGER NOT NULL DEFAULT 0,
     CHECK (state = 'working' OR used IS NOT NULL), CHECK (state != 'settled' OR tx_hash IS NOT NULL));
+CREATE INDEX usages_settled ON usages(tx_hash) WHERE state = 'settled';
 CREATE INDEX usages_due ON usages(looks) WHERE state != 'failed' AND NOT is_deep;
 
 -- Counts of the payments that are in a block, which the database itself keeps up to date: counting

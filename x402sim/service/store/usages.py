@@ -69,6 +69,11 @@ class Usages:
         )
         return self._db.changed(sql, payment_id, tx_hash, settled_base)
 
+    def settled_by(self, tx_hash: str) -> list[Usage]:
+        """Return the usages that a transaction has settled."""
+        sql = f"SELECT {_COLUMNS} FROM usages WHERE state = 'settled' AND tx_hash = ?"
+        return [Usage(*row) for row in self._db.execute(sql, tx_hash)]
+
     def undo(self, payment_id: str) -> bool:
         """Record that the chain has undone the transaction: the amount is owed again."""
         sql = "UPDATE usages SET state = 'owed' WHERE payment_id = ? AND state = 'settled'"

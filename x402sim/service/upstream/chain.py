@@ -21,45 +21,69 @@ from x402sim.protocol.messages import encode
 from x402sim.protocol.permit2 import PERMIT2, Permit2Authorization
 from x402sim.service.upstream.calls import JsonRpcError, Unavailable, post, result_in, send
 
+AT_ONCE, MOST_QUERIES = 10_000, 20
+"""The blocks of one query of logs at a node that limits them, and the most such queries."""
 _HEADERS: Headers = [(b"content-type", b"application/json")]
 _USES = (abi.AUTHORIZATION_USED, abi.AUTHORIZATION_CANCELED)
-Read = TypeVar("Read")
+Read, Found = TypeVar("Read"), TypeVar("Found")
+
+
+Moved = tuple[Address, Address, int]
+"""A transfer: from, to, base units."""
+Used = tuple[Address, bytes]
+"""A used authorization: authorizer, nonce of 32 bytes."""
 
 
 class OnChain(msgspec.Struct, frozen=True):
     """A mined transaction, and the token's events in the receipt.
 
-    `transfers` are (from, to, base units), `used` are (authorizer, nonce of 32 bytes).
+    `used` has the transfer of each used authorization: one transaction may use many authorizations,
+    and each transfer pays once. `others` are the transfers without an authorization.
     """
 
     block_number: int
     succeeded: bool
-    transfers: tuple[tuple[Address, Address, int], ...] = ()
-    used: tuple[tuple[Address, bytes], ...] = ()
+    used: dict[Used, Moved | None] = {}
+    others: tuple[Moved, ...] = ()
 
 
 def read_receipt(receipt: Any, token: Address) -> OnChain | None:
     """Read a receipt; None without a receipt or without a block."""
     if not receipt or receipt.get("blockNumber") is None:
         return None
-    transfers: list[tuple[Address, Address, int]] = []
-    used: list[tuple[Address, bytes]] = []
+    used: dict[Used, Moved | None] = {}
+    others: list[Moved] = []
     for log in receipt.get("logs") or ():
         if from_hex(log["address"], 20) != token or not log["topics"]:
             continue
         event, *indexed = (from_hex(topic, 32) for topic in log["topics"])
         if event == abi.TRANSFER_EVENT:
             sender, to = (Address(word[12:]) for word in indexed)
-            transfers.append((sender, to, int(log["data"], 16)))
+            moved = sender, to, int(log["data"], 16)
+            # Circle's token tells the use, and then the transfer.
+            if (use := _without_transfer(used, sender)) is not None:
+                used[use] = moved
+            else:
+                others.append(moved)
         elif event == abi.AUTHORIZATION_USED:
             authorizer, nonce = indexed
-            used.append((Address(authorizer[12:]), nonce))
+            used[Address(authorizer[12:]), nonce] = None
+    for use in [each for each, moved in used.items() if moved is None]:
+        # Other tokens tell the transfer first.
+        if moved := next((each for each in others if each[0] == use[0]), None):
+            used[use] = moved
+            others.remove(moved)
     return OnChain(
         block_number=block_number(receipt["blockNumber"]),
         succeeded={"0x1": True, "0x0": False}[receipt["status"]],
-        transfers=tuple(transfers),
-        used=tuple(used),
+        used=used,
+        others=tuple(others),
     )
+
+
+def _without_transfer(used: dict[Used, Moved | None], authorizer: Address) -> Used | None:
+    """Return the authorizer's first use whose transfer is not known yet."""
+    return next((use for use in used if use[0] == authorizer and used[use] is None), None)
 
 
 def block_number(text: str) -> int:
@@ -71,15 +95,12 @@ def block_number(text: str) -> int:
 
 
 class NonceUse(msgspec.Struct, frozen=True):
-    """The use of a nonce, and the block.
-
-    `transfers` are the transaction's transfers of this token: (from, to, base units).
-    """
+    """The use of a nonce, the block, and the transfer of this token; None for a canceled nonce."""
 
     tx_hash: str
     canceled: bool
     block_number: int
-    transfers: tuple[tuple[Address, Address, int], ...]
+    transfer: Moved | None
 
 
 class NonceState(msgspec.Struct, frozen=True):
@@ -95,11 +116,15 @@ class NonceState(msgspec.Struct, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """The settlement of a message of Permit2: transaction, base units, block."""
+    """The settlement of a message of Permit2: transaction, base units, block.
+
+    `transfers` is the number of equal transfers: calldata may name more messages than it settles.
+    """
 
     tx_hash: str
     amount_base: int
     block_number: int
+    transfers: int
 
 
 class PermitState(msgspec.Struct, frozen=True):
@@ -170,25 +195,25 @@ class RpcClient:
 
     async def _find_settled(self, auth: Permit2Authorization, since_block: int) -> Settled | None:
         """Find the transaction that has settled a message, among the payer's to the payee."""
-        wanted = {
-            "address": to_hex(self._token),
-            "topics": [
-                to_hex(word) for word in (abi.TRANSFER_EVENT, *map(abi.word, (auth.from_, auth.to)))
-            ],
-            "fromBlock": hex(max(0, since_block)),
-            "toBlock": "latest",
-        }
-        hashes = await self._call(_hashes, "eth_getLogs", wanted)
-        for tx_hash in hashes:
-            data = await self._call(
-                lambda tx: _bytes(tx["input"]), "eth_getTransactionByHash", tx_hash
-            )
-            amount_base = abi.settled_amount(auth, data)
-            mined = None if amount_base is None else await self.transaction(tx_hash)
-            if mined and (auth.from_, auth.to, amount_base) in mined.transfers and mined.succeeded:
-                assert amount_base is not None
-                return Settled(tx_hash, amount_base, mined.block_number)
-        return None
+        topics = [
+            to_hex(word) for word in (abi.TRANSFER_EVENT, *map(abi.word, (auth.from_, auth.to)))
+        ]
+
+        async def settled(hashes: list[str]) -> Settled | None:
+            for tx_hash in hashes:
+                data = await self._call(
+                    lambda tx: _bytes(tx["input"]), "eth_getTransactionByHash", tx_hash
+                )
+                if (amount_base := abi.settled_amount(auth, data)) is None:
+                    continue
+                mined = await self.transaction(tx_hash)
+                if mined is None or not mined.succeeded:
+                    continue
+                if times := mined.others.count((auth.from_, auth.to, amount_base)):
+                    return Settled(tx_hash, amount_base, mined.block_number, times)
+            return None
+
+        return await self._in_logs(_hashes, settled, topics, max(0, since_block))
 
     async def accepts(self, account: Address, digest: bytes, signature: bytes) -> bool:
         """Tell whether a contract accepts a signature (EIP-1271).
@@ -214,22 +239,57 @@ class RpcClient:
         return await self._call(block_number, "eth_blockNumber")
 
     async def _find_use(self, authorizer: Address, nonce: bytes) -> NonceUse | None:
-        """Find the event of a nonce's use, and the transfers of the same transaction."""
-        wanted = {
-            "address": to_hex(self._token),
-            "topics": [[to_hex(e) for e in _USES], to_hex(abi.word(authorizer)), to_hex(nonce)],
-            "fromBlock": "0x0",
-            "toBlock": "latest",
-        }
-        event = await self._call(_first_event, "eth_getLogs", wanted)
-        if event is None:
-            return None
-        kind, tx_hash = event
-        mined = await self.transaction(tx_hash)
-        if mined is None:
-            raise Unavailable(f"the RPC's answer makes no sense: no receipt of {tx_hash}")
-        is_canceled = kind == abi.AUTHORIZATION_CANCELED
-        return NonceUse(tx_hash, is_canceled, mined.block_number, mined.transfers)
+        """Find the event of a nonce's use, and the transfer."""
+        topics = [[to_hex(e) for e in _USES], to_hex(abi.word(authorizer)), to_hex(nonce)]
+
+        async def used(event: tuple[bytes, str] | None) -> NonceUse | None:
+            if event is None:
+                return None
+            kind, tx_hash = event
+            mined = await self.transaction(tx_hash)
+            if mined is None:
+                raise Unavailable(f"the RPC's answer makes no sense: no receipt of {tx_hash}")
+            is_canceled = kind == abi.AUTHORIZATION_CANCELED
+            moved = mined.used.get((authorizer, nonce))
+            return NonceUse(tx_hash, is_canceled, mined.block_number, moved)
+
+        return await self._in_logs(_first_event, used, topics, 0)
+
+    async def _in_logs(
+        self,
+        read: Callable[[Any], Read],
+        find: Callable[[Read], Awaitable[Found | None]],
+        topics: list[Any],
+        first: int,
+    ) -> Found | None:
+        """Return what `find` finds in the token's logs since a block, read by `read`; None without.
+
+        Public nodes limit the blocks of one query, usually to 10,000, and refuse a longer query:
+        then the newest blocks are queried first. Raises `Unavailable` if `MOST_QUERIES` queries
+        find nothing.
+        """
+        wanted = {"address": to_hex(self._token), "topics": topics}
+        query = {**wanted, "fromBlock": hex(first), "toBlock": "latest"}
+        try:
+            logs = await self._call(read, "eth_getLogs", query)
+        except JsonRpcError:
+            last, size = await self.height(), AT_ONCE
+        else:
+            return await find(logs)
+        for _ in range(MOST_QUERIES):
+            start = max(first, last - size + 1)
+            query = {**wanted, "fromBlock": hex(start), "toBlock": hex(last)}
+            try:
+                logs = await self._call(read, "eth_getLogs", query)
+            except JsonRpcError:
+                if size == 1:
+                    raise
+                size //= 10
+                continue
+            if (found := await find(logs)) is not None or start == first:
+                return found
+            last = start - 1
+        raise Unavailable(f"the RPC shows no such event in the newest blocks, down to {last + 1}")
 
     async def _call(self, read: Callable[[Any], Read], method: str, *params: Any) -> Read:
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
