@@ -479,8 +479,8 @@ def test_of_the_plays_that_wait_each_has_a_room_and_the_longest_begins_first() -
 
 
 def test_an_end_or_another_failure_is_repeated_after_confirmed_jams_too() -> None:
-    subject = Scripted({"a": "j", "b": "j", "c": "e.", "d": "x."})
-    assert outcomes(judged(subject, of("a b c d", kind=ALONE))) == "a:f b:f c:p d:i"
+    subject = Scripted({"a": "j", "b": "j", "c": "e.", "d": "x.", "e": "J."})
+    assert outcomes(judged(subject, of("a b c d e", kind=ALONE))) == "a:f b:f c:p d:i e:i"
 
 
 def test_after_most_jams_the_plays_of_a_jammed_room_are_inconclusive(

@@ -130,6 +130,8 @@ class Played(Generic[AnyCase]):
     log: str = ""
     jams: bool = False
     """Whether a good payment failed after the play."""
+    fails_too: bool = False
+    """Whether a demand of the play failed before the jam."""
     ended: str = ""
     """How the subject ended by itself during the play."""
 

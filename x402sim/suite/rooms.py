@@ -239,8 +239,8 @@ class Trouble:
 
     def needs_no_second(self, first: Played[Any]) -> bool:
         """Tell whether a failed play is certain already, or cannot be repeated."""
-        is_usual = first.jams and not first.ended and self.confirmed >= CONFIRMED_JAMS
-        return bool(self.lost) or is_usual
+        only_jams = first.jams and not (first.ended or first.fails_too)
+        return bool(self.lost) or (only_jams and self.confirmed >= CONFIRMED_JAMS)
 
     def ended(self, name: str, *plays: Played[Any], is_charged: bool) -> None:
         """Note that the subject ended by itself in a play, in the repetition, or in both."""
@@ -586,7 +586,7 @@ class RoomJudge(ABC, Generic[AnyRoom, AnyPlay]):
         highest = next(filter(None, levels))
         if not any(isinstance(found.get(case), Violation) for case in highest):
             found[highest[0]] = fault
-        return replace(played, found=found, jams=True)
+        return replace(played, found=found, jams=True, fails_too=bool(played.wrong))
 
 
 def _is_silent(played: Played[RoomCase]) -> bool:
