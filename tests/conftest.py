@@ -150,8 +150,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.option.markexpr == "thorough and waits":
         # all would wait for a long one that begins last
         items.sort(key=patience_s, reverse=True)
+    else:
+        _mix(items)
     if file := config.getoption("--clause-map"):
         Path(file).write_text(json.dumps(config.stash[BY_FILE]))
+
+
+def _mix(items: list[pytest.Item]) -> None:
+    """Spread the judges' files evenly among the others: their tests take longest, and wait.
+
+    Each worker of xdist begins with as many tests, in their order; else one has all the long ones.
+    """
+    kinds: dict[bool, list[Path]] = {}
+    for path in dict.fromkeys(item.path for item in items):
+        kinds.setdefault("suite" in path.parent.name, []).append(path)
+    places = {
+        path: (place + 0.5) / len(paths)
+        for paths in kinds.values()
+        for place, path in enumerate(paths)
+    }
+    items.sort(key=lambda item: places[item.path])
 
 
 def patience_s(item: pytest.Item) -> float:
