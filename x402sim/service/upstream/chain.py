@@ -22,7 +22,7 @@ from x402sim.protocol.permit2 import PERMIT2, Permit2Authorization
 from x402sim.service.upstream.calls import JsonRpcError, Unavailable, post, result_in, send
 
 AT_ONCE, MOST_QUERIES = 10_000, 20
-"""The blocks of one query of logs at a node that limits them, and the most such queries."""
+"""The blocks of one query at a node with a limit, and the most queries."""
 _HEADERS: Headers = [(b"content-type", b"application/json")]
 _USES = (abi.AUTHORIZATION_USED, abi.AUTHORIZATION_CANCELED)
 Read, Found = TypeVar("Read"), TypeVar("Found")
