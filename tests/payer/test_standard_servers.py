@@ -23,6 +23,7 @@ from x402sim.protocol.messages import encode
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
+    PAYMENT_IDENTIFIER,
     REQUIRED_HEADER,
     RESPONSE_HEADERS,
     RequiredV1,
@@ -348,6 +349,16 @@ def test_extensions_that_it_does_not_know_are_sent_back() -> None:
     shop = StandardShop(2, extensions=offered)
     assert ask(shop, payer()) == 200
     assert shop.extensions_paid == [offered]
+
+
+def test_the_extension_that_names_a_payment_keeps_what_the_402_says() -> None:
+    """The x402 SDK for servers refuses any other: extension_echo_mismatch."""
+    told = {"info": {"required": True}, "schema": {"type": "object"}, "more": [1]}
+    shop = StandardShop(2, extensions={PAYMENT_IDENTIFIER: told})
+    assert ask(shop, payer()) == 200
+    (sent,) = shop.extensions_paid
+    assert sent[PAYMENT_IDENTIFIER]["info"].pop("id").startswith("pay_")
+    assert sent == {PAYMENT_IDENTIFIER: told}
 
 
 def test_an_id_that_a_402_names_is_shown_with_the_payment() -> None:
