@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.bounded.hostile_peer import wanted
 from tests.payer.shop import LOST, URL, ask
 from tests.protocol.test_advice import UNKNOWN
 from tests.strategies import requirements
@@ -342,6 +343,38 @@ def test_a_wanted_version_that_is_not_offered_is_an_error() -> None:
     said = ask(StandardShop(1), payer(version=2))
     assert isinstance(said, PaymentFailed)
     assert "offers no payment in version 2" in str(said)
+
+
+@pytest.mark.parametrize(
+    "body", [{"paymentId": "a"}, {"paymentRequirements": [OFFER]}, wanted("/")]
+)
+def test_a_body_that_two_steps_cannot_pay_hides_no_offer_in_the_header(body: Any) -> None:
+    """The standard leaves the body of version 2 to the seller."""
+    shop = StandardShop(2)
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        answer = shop(request)
+        is_402 = answer.status_code == 402
+        return httpx.Response(402, json=body, headers=answer.headers) if is_402 else answer
+
+    assert ask(serve, payer()) == 200
+
+
+@VERSIONS
+@pytest.mark.parametrize("later", [(402, "no offer"), (402, {"accepts": []})])
+def test_what_was_lost_is_sent_again_whatever_a_402_asks_by_then(
+    version: Version, later: Any
+) -> None:
+    shop, auth = StandardShop(version, answers=lambda n: LOST if n == 1 else (200, PAID)), payer()
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        answer = shop(request)
+        is_later = answer.status_code == 402 and shop.paid
+        return httpx.Response(later[0], json=later[1]) if is_later else answer
+
+    assert ask(serve, auth) is LOST
+    assert ask(serve, auth) == 200
+    assert (len(shop.paid), len(shop.nonces), auth.foreign) == (2, 1, [])
 
 
 def test_extensions_that_it_does_not_know_are_sent_back() -> None:

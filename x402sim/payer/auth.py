@@ -61,11 +61,12 @@ from x402sim.payer.standard import (
     log,
     read_refusal,
     read_required,
+    read_standard,
     settlement_in,
 )
 from x402sim.payer.stored import NotStored, Record, Stored
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
-from x402sim.protocol.messages import PaymentRequired, Receipt
+from x402sim.protocol.messages import BadMessage, PaymentRequired, Receipt
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import NETWORKS, TESTNET, Network, networks_of
 from x402sim.protocol.permit2_payments import pays_by_permit2
@@ -354,11 +355,6 @@ class PaymentAuth(FlowAuth):
         """Pay a 402, if no earlier payment for the resource forbids it; raises `PaymentFailed`."""
         payments = order.payments
         payments.granted = None
-        other = foreign_required(order.resource, response)
-        if other is not None and not payments.all(State.UNRESOLVED, State.UNSERVED):
-            self.foreign.append(other)
-            return response
-        required = self._read(order.step.request, response)
         # what is settled is shown first; another is signed only when each is over
         while not payments.unshown and (unresolved := payments.all(State.UNRESOLVED)):
             answer = yield from self._resend(order, unresolved[0])
@@ -367,6 +363,10 @@ class PaymentAuth(FlowAuth):
         if not payments.unshown:
             if len(payments.unserved) >= self.max_unserved:
                 raise self._not_served(order)
+            if (other := foreign_required(order.resource, response)) is not None:
+                self.foreign.append(other)
+                return response
+            required = self._read(order.step.request, response)
             if order.shown:
                 raise shown_in_vain(order.step.request.url, order.shown)
             payment = yield from self._sign(required)
@@ -389,6 +389,9 @@ class PaymentAuth(FlowAuth):
                 found[network] = read_required(request, response, network, self.version)
             except PaymentFailed as wrong:
                 failed = wrong
+                with suppress(BadMessage):  # the body of version 2 is the seller's
+                    if (standard := read_standard(response, self.version)) is not None:
+                        found[network] = standard
         if not found:
             raise failed
         return found
