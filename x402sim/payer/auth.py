@@ -299,8 +299,8 @@ class PaymentAuth(FlowAuth):
                 stored = self._stored.setdefault(key, Stored(self._state_dir, "auth", name))
         shown = shown_in(request)
         order = Order(Send(request, is_own), key[0], payments, is_served, shown, stored)
-        response, sent_id = None, payments.granted
-        if sent_id is not None or not payments.unserved:
+        response, sent_id = None, None if shown else payments.granted
+        if shown or sent_id is not None or not payments.unserved:
             response = yield from _send(order, proofs(sent_id))
             if response.status_code != 402:
                 return response
