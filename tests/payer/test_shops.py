@@ -43,6 +43,19 @@ def test_a_shop_that_takes_the_payment_and_asks_again_gets_no_more(reuse: bool) 
     assert first not in text, "the payment id is a proof of payment"
 
 
+def test_each_payment_that_bought_nothing_is_named() -> None:
+    shop, auth = Shop(settles=lambda body: made(len(shop.settled), body)), payer(max_unserved=2)
+
+    def made(number: int, body: dict[str, Any]) -> Any:
+        return 200, receipt(body)[1] | {"txHash": f"0x{number}"}
+
+    assert [type(ask(shop, auth)) for _ in range(2)] == [PaidNotServed] * 2
+    text = str(ask(shop, auth))
+    assert "(transaction 0x1)" in text
+    assert "(transaction 0x2)" in text
+    assert auth.signed_base == 20_000
+
+
 @REUSE
 def test_many_threads_and_tasks_pay_a_shop_once_that_does_not_serve(reuse: bool) -> None:
     """Many times: a task must be woken in its own loop, whoever lets it go on."""

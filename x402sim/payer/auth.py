@@ -449,16 +449,8 @@ class PaymentAuth(FlowAuth):
         _await_body_end(order, payment, response, granted)
 
     def _not_served(self, order: Order) -> PaidNotServed:
-        """Return the error of a server that took a payment and answers 402 again."""
-        payment = order.payments.unserved[-1]
-        paid = f"{payment.amount} with {payment.shown}"
-        if payment.receipt is not None:
-            paid = f"was paid {paid} (transaction {payment.receipt.tx_hash[:80]})"
-        else:
-            paid = (
-                f"seems to have been paid {paid} (the server answered {payment.hint}; the chain "
-                f"tells for certain: {payment.state_query})"
-            )
+        """Return the error of a server that took payments and answers 402 again."""
+        paid = " and ".join(each.was_paid for each in order.payments.unserved)
         return PaidNotServed(
             f"{order.resource} {paid}, and answers 402 again; nothing more was signed",
             "Repeat the request: it shows the same payment again. To pay once more, raise "
