@@ -377,6 +377,21 @@ def test_what_was_lost_is_sent_again_whatever_a_402_asks_by_then(
     assert (len(shop.paid), len(shop.nonces), auth.foreign) == (2, 1, [])
 
 
+@VERSIONS
+@pytest.mark.parametrize(
+    ("status", "settled", "payments"), [(303, PAID, 2), (304, PAID, 2), (303, None, 1)]
+)
+def test_a_redirect_with_a_receipt_is_what_was_bought(
+    version: Version, status: int, settled: Any, payments: int
+) -> None:
+    """The x402 SDK for servers settles every answer below 400."""
+    shop, auth = StandardShop(version, answers=lambda _: (status, settled)), payer()
+    for _ in range(2):
+        with httpx.Client(transport=httpx.MockTransport(shop), auth=auth) as http:
+            assert http.get(URL).status_code == status
+    assert len(shop.nonces) == payments
+
+
 def test_extensions_that_it_does_not_know_are_sent_back() -> None:
     offered = {"rewards": {"info": {"tier": "gold", "points": [1, 2]}, "schema": {}}}
     shop = StandardShop(2, extensions=offered)

@@ -71,7 +71,7 @@ from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import NETWORKS, TESTNET, Network, networks_of
 from x402sim.protocol.permit2_payments import pays_by_permit2
 from x402sim.protocol.ways import foreign_in, ways_in
-from x402sim.protocol.x402 import AnyRequired, Settlement, Version
+from x402sim.protocol.x402 import VERSIONS, AnyRequired, Settlement, Version
 
 MAX_AMOUNT = "0.10"
 """The most that is paid at once, unless the user says otherwise."""
@@ -91,6 +91,14 @@ _TEST_NETWORKS = {
     if each.is_test and each.decimals == TESTNET.decimals  # one cap holds for all
 }
 """The networks that are paid unless the user names one."""
+
+
+def _is_goods(response: httpx.Response) -> bool:
+    """Whether an answer is paid goods: a success, or a redirect (or 304) with a receipt."""
+    receipts = (settlement_in(response, each) for each in VERSIONS)
+    return response.is_success or (
+        response.status_code // 100 == 3 and any(each and each.success for each in receipts)
+    )
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -279,7 +287,7 @@ class PaymentAuth(FlowAuth):
         request: httpx.Request,
         *,
         is_own: bool = False,
-        is_served: Served = lambda response: response.is_success,
+        is_served: Served = _is_goods,
     ) -> Flow:
         """Yield the steps of one paid exchange, and return its last answer.
 
