@@ -129,6 +129,17 @@ def test_a_session_that_never_served_is_followed_by_no_other(max_unserved: int) 
     assert len(shop.headers) == max_unserved
 
 
+def test_a_request_that_showed_an_old_session_shows_the_new_one() -> None:
+    ended, asked = set[str](), httpx.Request("GET", URL)
+    shop = Shop(lambda proof: None if proof in ended else opened(proof))
+    auth = SessionAuth(Wallet.create(), max_sessions=2)
+    with shop.client(auth) as http:
+        assert http.send(asked).status_code == 200
+        ended.add(asked.headers["X-Session-Id"])
+        assert http.get(URL).status_code == 200
+        assert http.send(asked).status_code == 200
+
+
 def test_an_old_body_that_ends_does_not_speak_for_a_new_session_of_the_same_id() -> None:
     """A server that uses an id twice sells no third session for the goods of the first."""
     auth = SessionAuth(Wallet.create(), deposit="1.00", max_sessions=5)

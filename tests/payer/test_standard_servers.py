@@ -339,6 +339,18 @@ def test_a_refusal_of_a_repeated_payment_says_nothing_until_it_has_expired(
     assert (len(shop.paid), len(shop.nonces)) == (4, 2)
 
 
+@VERSIONS
+def test_a_request_that_is_sent_again_brings_no_proof_of_its_own(version: Version) -> None:
+    """The payer has put the header on it: the caller has no payment."""
+    shop, auth = StandardShop(version, answers=lambda n: LOST if n == 1 else (200, PAID)), payer()
+    request = httpx.Request("GET", URL)
+    with httpx.Client(transport=httpx.MockTransport(shop), auth=auth) as http:
+        with pytest.raises(httpx.ReadTimeout):
+            http.send(request)
+        assert [http.send(request).status_code for _ in range(2)] == [200, 200]
+    assert (len(shop.paid), len(shop.nonces), auth.unfinished(request).payments) == (3, 2, [])
+
+
 def test_a_wanted_version_that_is_not_offered_is_an_error() -> None:
     said = ask(StandardShop(1), payer(version=2))
     assert isinstance(said, PaymentFailed)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import httpx
 import msgspec
@@ -114,7 +115,7 @@ class Order(msgspec.Struct, frozen=True):
     is_served: Served
     shown: str
     stored: Stored | None
-    sent_proof: dict[str, str] = msgspec.field(default_factory=dict)
+    sent_proof: dict[str, str]
     """The headers of proofs that this purchase has put on the request."""
 
     def store(self, *, is_over: bool = False, must: bool = False) -> None:
@@ -268,6 +269,8 @@ class PaymentAuth(FlowAuth):
         """By `purchase_key`."""
         self._state_dir = None if state_dir is None else Path(state_dir).absolute()
         self._stored: dict[tuple[str, ...], Stored] = {}
+        self._sent_proofs = WeakKeyDictionary[httpx.Request, dict[str, str]]()
+        """By request, the proofs that this object has put on it."""
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
@@ -301,12 +304,17 @@ class PaymentAuth(FlowAuth):
             )
         key = purchase_key(request)
         with self._lock:
+            sent_proof = self._sent_proofs.setdefault(request, {})
             payments, stored = self._payments.setdefault(key, ResourcePayments()), None
             if self._state_dir is not None:
                 name = repr((self.wallet.address, *key))
                 stored = self._stored.setdefault(key, Stored(self._state_dir, "auth", name))
+        for name, proof in sent_proof.items():
+            if request.headers.get(name) == proof:  # the caller sends the request again
+                del request.headers[name]
+        sent_proof.clear()
         shown = shown_in(request)
-        order = Order(Send(request, is_own), key[0], payments, is_served, shown, stored)
+        order = Order(Send(request, is_own), key[0], payments, is_served, shown, stored, sent_proof)
         response, sent_id = None, None if shown else payments.granted
         if shown or sent_id is not None or not payments.unserved:
             response = yield from _send(order, proofs(sent_id))
