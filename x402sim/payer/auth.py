@@ -184,11 +184,12 @@ class PaymentAuth(FlowAuth):
     default every test network of our table is paid, in the order of the offers; both caps hold for
     all of them together. A main network, with real money, is paid only if it is named.
 
-    A payment has bought something when the caller has read the answer's body to the end. If the
-    body breaks off, or the caller closes the answer earlier, the next request sends the same
-    payment again. While a body is being read, other requests pay for themselves, in two steps if
-    the server refuses the payment id; an answer dropped without being closed, or whose close an
-    exception such as KeyboardInterrupt interrupts, counts as being read.
+    A payment has bought something when the caller has read the answer's body to the end; the answer
+    is a success, or a redirect with a receipt, which the caller may follow. If the body breaks off,
+    or the caller closes the answer earlier, the next request sends the same payment again. While a
+    body is being read, other requests pay for themselves, in two steps if the server refuses the
+    payment id; an answer dropped without being closed, or whose close an exception such as
+    KeyboardInterrupt interrupts, counts as being read.
 
     A server that takes a payment and answers 402 again gets no second payment for the resource: at
     most `max_unserved` payments (default 1) may have bought nothing yet, beside those whose answers
