@@ -367,6 +367,7 @@ def test_the_name_of_a_payment_is_on_the_disk_before_the_payment_is_sent(
     assert ask(Shop(served, settles), payer(tmp_path / "new" / "er")) == 200
     assert sorted(done[:2]) == ["around", "folder"], "the folders of both new folders"
     assert done[2:5] == ["file", "folder", "sent"]
+    assert done[-2:] == ["folder", "folder"], "a file that comes back has a payment that was used"
     done.clear()
     assert ask(Shop(served, settles), payer(tmp_path / "new" / "er", reuse=False)) == 200
     assert done[:3] == ["file", "folder", "sent"]

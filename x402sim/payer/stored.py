@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +220,9 @@ class Stored:
             try:
                 self.record = record()
                 if self.record.is_empty:
-                    self._file.unlink(missing_ok=True)
+                    with suppress(FileNotFoundError):
+                        self._file.unlink()
+                        _sync(self._file.parent)  # it would come back after a power cut
                 else:
                     write_whole(self._file, msgspec.json.format(msgspec.json.encode(self.record)))
             except OSError as error:
