@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -134,6 +135,19 @@ def test_it_pays_a_shop_of_version_1() -> None:
     assert seen[-1].headers["accept-language"] == "nl"
     signed = read_payment(1, seen[-1].headers["x-payment"]).signed.authorization
     assert signed.value == 10_000
+
+
+def test_a_redirect_that_was_paid_is_told_and_a_new_start_pays_no_other(tmp_path: Path) -> None:
+    payments = set[str]()
+
+    def answers(asked: Asked) -> Reply:
+        payments.update({asked.headers.get("x-payment", "")} - {""})
+        return v1_shop(asked, lambda: Reply(303, b"", served().headers | {"location": "/job 1"}))
+
+    with serving(answers) as url:
+        told = [run(url + "/page", "--state-dir", str(tmp_path)).stderr for _ in range(2)]
+    assert all("paid, and the server answered 303 and redirects to '/job 1'" in it for it in told)
+    assert len(payments) == 1
 
 
 def test_a_shop_that_takes_a_wrong_payment_fails() -> None:

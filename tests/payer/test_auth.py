@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.bounded.hostile_peer import wanted
-from tests.payer.shop import URL as SHOP_URL, Shop, opened, served
+from tests.payer.shop import URL as SHOP_URL, Shop, ask, opened, served
 from tests.rig import ORDER, ServiceRig, scene
 from x402sim import (
     Fault,
@@ -281,6 +281,18 @@ async def test_a_wrong_session_id_pays_no_deposit(rig: ServiceRig) -> None:
     with pytest.raises(SpendingCapExceeded, match="max_sessions=0"):
         await quote(rig, auth)
     assert rig.transfers() == 0
+
+
+@pytest.mark.parametrize("serves", [True, False])
+def test_a_proof_of_the_caller_is_shown_before_a_payment_of_ours(serves: bool) -> None:
+    """Ours was served and is used up, or has bought nothing yet."""
+    shop = Shop(serves=lambda proof: (200, {}) if serves and proof else None)
+    auth = PaymentAuth(Wallet.create())
+    ask(shop, auth)
+    shop.serves = lambda proof: (200, {"for": proof}) if proof == "mine" else None
+    with shop.client(auth) as http:
+        assert http.get(SHOP_URL, headers={"X-Payment-Id": "mine"}).json() == {"for": "mine"}
+    assert shop.asked[-1] == ("/x", "mine")
 
 
 def test_a_lost_receipt_can_be_asked_for_by_the_id_of_the_request(server: LocalServer) -> None:

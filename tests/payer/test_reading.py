@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import httpx
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from tests.bounded.hostile_peer import RECEIPT, wanted
@@ -92,6 +93,15 @@ def test_the_answer_to_a_settlement_is_a_receipt_or_fails(
         require_printable(failed)
         return
     assert (found.receipt is None) is (found.hint != "")
+
+
+@settings(max_examples=1)
+@given(payments)
+def test_an_error_has_the_beginning_of_a_long_answer(payment: Payment) -> None:
+    for body in ({"error": "x" * 999_999}, {"error": "x", "reason": "y" * 999_999}):
+        with pytest.raises(PaymentFailed) as failed:
+            read_settlement(response(400, encode(body)), payment)
+        assert len(str(failed.value)) < 2_000
 
 
 @settings(max_examples=1)

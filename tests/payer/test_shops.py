@@ -43,6 +43,19 @@ def test_a_shop_that_takes_the_payment_and_asks_again_gets_no_more(reuse: bool) 
     assert first not in text, "the payment id is a proof of payment"
 
 
+def test_each_payment_that_bought_nothing_is_named() -> None:
+    shop, auth = Shop(settles=lambda body: made(len(shop.settled), body)), payer(max_unserved=2)
+
+    def made(number: int, body: dict[str, Any]) -> Any:
+        return 200, receipt(body)[1] | {"txHash": f"0x{number}"}
+
+    assert [type(ask(shop, auth)) for _ in range(2)] == [PaidNotServed] * 2
+    text = str(ask(shop, auth))
+    assert "(transaction 0x1)" in text
+    assert "(transaction 0x2)" in text
+    assert auth.signed_base == 20_000
+
+
 @REUSE
 def test_many_threads_and_tasks_pay_a_shop_once_that_does_not_serve(reuse: bool) -> None:
     """Many times: a task must be woken in its own loop, whoever lets it go on."""
@@ -114,6 +127,17 @@ def test_a_session_that_never_served_is_followed_by_no_other(max_unserved: int) 
         assert isinstance(said, PaidNotServed)
         assert "has bought nothing yet, and answers 402" in str(said)
     assert len(shop.headers) == max_unserved
+
+
+def test_a_request_that_showed_an_old_session_shows_the_new_one() -> None:
+    ended, asked = set[str](), httpx.Request("GET", URL)
+    shop = Shop(lambda proof: None if proof in ended else opened(proof))
+    auth = SessionAuth(Wallet.create(), max_sessions=2)
+    with shop.client(auth) as http:
+        assert http.send(asked).status_code == 200
+        ended.add(asked.headers["X-Session-Id"])
+        assert http.get(URL).status_code == 200
+        assert http.send(asked).status_code == 200
 
 
 def test_an_old_body_that_ends_does_not_speak_for_a_new_session_of_the_same_id() -> None:

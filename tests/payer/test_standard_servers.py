@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.bounded.hostile_peer import wanted
 from tests.payer.shop import LOST, URL, ask
 from tests.protocol.test_advice import UNKNOWN
 from tests.strategies import requirements
@@ -23,6 +24,7 @@ from x402sim.protocol.messages import encode
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
+    PAYMENT_IDENTIFIER,
     REQUIRED_HEADER,
     RESPONSE_HEADERS,
     RequiredV1,
@@ -337,10 +339,69 @@ def test_a_refusal_of_a_repeated_payment_says_nothing_until_it_has_expired(
     assert (len(shop.paid), len(shop.nonces)) == (4, 2)
 
 
+@VERSIONS
+def test_a_request_that_is_sent_again_brings_no_proof_of_its_own(version: Version) -> None:
+    """The payer has put the header on it: the caller has no payment."""
+    shop, auth = StandardShop(version, answers=lambda n: LOST if n == 1 else (200, PAID)), payer()
+    request = httpx.Request("GET", URL)
+    with httpx.Client(transport=httpx.MockTransport(shop), auth=auth) as http:
+        with pytest.raises(httpx.ReadTimeout):
+            http.send(request)
+        assert [http.send(request).status_code for _ in range(2)] == [200, 200]
+    assert (len(shop.paid), len(shop.nonces), auth.unfinished(request).payments) == (3, 2, [])
+
+
 def test_a_wanted_version_that_is_not_offered_is_an_error() -> None:
     said = ask(StandardShop(1), payer(version=2))
     assert isinstance(said, PaymentFailed)
     assert "offers no payment in version 2" in str(said)
+
+
+@pytest.mark.parametrize(
+    "body", [{"paymentId": "a"}, {"paymentRequirements": [OFFER]}, wanted("/")]
+)
+def test_a_body_that_two_steps_cannot_pay_hides_no_offer_in_the_header(body: Any) -> None:
+    """The standard leaves the body of version 2 to the seller."""
+    shop = StandardShop(2)
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        answer = shop(request)
+        is_402 = answer.status_code == 402
+        return httpx.Response(402, json=body, headers=answer.headers) if is_402 else answer
+
+    assert ask(serve, payer()) == 200
+
+
+@VERSIONS
+@pytest.mark.parametrize("later", [(402, "no offer"), (402, {"accepts": []})])
+def test_what_was_lost_is_sent_again_whatever_a_402_asks_by_then(
+    version: Version, later: Any
+) -> None:
+    shop, auth = StandardShop(version, answers=lambda n: LOST if n == 1 else (200, PAID)), payer()
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        answer = shop(request)
+        is_later = answer.status_code == 402 and shop.paid
+        return httpx.Response(later[0], json=later[1]) if is_later else answer
+
+    assert ask(serve, auth) is LOST
+    assert ask(serve, auth) == 200
+    assert (len(shop.paid), len(shop.nonces), auth.foreign) == (2, 1, [])
+
+
+@VERSIONS
+@pytest.mark.parametrize(
+    ("status", "settled", "payments"), [(303, PAID, 2), (304, PAID, 2), (303, None, 1)]
+)
+def test_a_redirect_with_a_receipt_is_what_was_bought(
+    version: Version, status: int, settled: Any, payments: int
+) -> None:
+    """The x402 SDK for servers settles every answer below 400."""
+    shop, auth = StandardShop(version, answers=lambda _: (status, settled)), payer()
+    for _ in range(2):
+        with httpx.Client(transport=httpx.MockTransport(shop), auth=auth) as http:
+            assert http.get(URL).status_code == status
+    assert len(shop.nonces) == payments
 
 
 def test_extensions_that_it_does_not_know_are_sent_back() -> None:
@@ -348,6 +409,16 @@ def test_extensions_that_it_does_not_know_are_sent_back() -> None:
     shop = StandardShop(2, extensions=offered)
     assert ask(shop, payer()) == 200
     assert shop.extensions_paid == [offered]
+
+
+def test_the_extension_that_names_a_payment_keeps_what_the_402_says() -> None:
+    """The x402 SDK for servers refuses any other: extension_echo_mismatch."""
+    told = {"info": {"required": True}, "schema": {"type": "object"}, "more": [1]}
+    shop = StandardShop(2, extensions={PAYMENT_IDENTIFIER: told})
+    assert ask(shop, payer()) == 200
+    (sent,) = shop.extensions_paid
+    assert sent[PAYMENT_IDENTIFIER]["info"].pop("id").startswith("pay_")
+    assert sent == {PAYMENT_IDENTIFIER: told}
 
 
 def test_an_id_that_a_402_names_is_shown_with_the_payment() -> None:

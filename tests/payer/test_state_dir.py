@@ -350,16 +350,24 @@ def test_real_money_is_paid_only_if_it_is_named() -> None:
 def test_the_name_of_a_payment_is_on_the_disk_before_the_payment_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a power cut a renamed file may be lost, unless its folder was written, too."""
-    done = list[str]()
+    """After a power cut a renamed file may be lost, unless its folder was written, too; so may a
+    new folder.
+    """
+    done, names = list[str](), {os.stat(tmp_path).st_ino: "around"}
 
     def fsync(file: int) -> None:
-        done.append("folder" if S_ISDIR(os.fstat(file).st_mode) else "file")
+        it = os.fstat(file)
+        done.append(names.get(it.st_ino, "folder") if S_ISDIR(it.st_mode) else "file")
 
     def settles(body: dict[str, Any]) -> Any:
         done.append("sent")
         return receipt(body)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    assert ask(Shop(served, settles), payer(tmp_path)) == 200
+    assert ask(Shop(served, settles), payer(tmp_path / "new" / "er")) == 200
+    assert sorted(done[:2]) == ["around", "folder"], "the folders of both new folders"
+    assert done[2:5] == ["file", "folder", "sent"]
+    assert done[-2:] == ["folder", "folder"], "a file that comes back has a payment that was used"
+    done.clear()
+    assert ask(Shop(served, settles), payer(tmp_path / "new" / "er", reuse=False)) == 200
     assert done[:3] == ["file", "folder", "sent"]

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from tests.bounded.hostile_peer import wanted
-from tests.payer.test_standard_servers import OFFER
+from tests.payer.test_standard_servers import OFFER, VERSIONS, StandardShop
 from x402sim import PaymentAuth, SpendingCapExceeded, Wallet
 from x402sim.clock import Clock
 from x402sim.http.bounded import Limits
@@ -286,19 +286,32 @@ def test_an_offer_that_is_no_error_is_a_result() -> None:
     assert auth.signed_base == 0
 
 
-def test_a_402_of_http_itself_is_paid_by_its_header() -> None:
+@VERSIONS
+def test_a_402_of_http_itself_is_paid_by_its_header(version: x402.Version) -> None:
     paid: list[str] = []
 
     def answers(request: httpx.Request) -> Any:
         assert "_meta" not in json.loads(request.content)["params"]
-        if x402.PAYMENT_HEADERS[2] not in request.headers:
-            return httpx.Response(402, headers={x402.REQUIRED_HEADER: x402.to_base64(required())})
-        paid.append(request.headers[x402.PAYMENT_HEADERS[2]])
+        if x402.PAYMENT_HEADERS[version] not in request.headers:
+            return StandardShop(version).required()
+        paid.append(request.headers[x402.PAYMENT_HEADERS[version]])
         return {"result": serves()}
 
     with client(calling(answers), payer()) as http:
         assert call(http).status_code == 200
     assert len(paid) == 1
+
+
+def test_a_bill_of_http_ends_no_payment_in_the_call() -> None:
+    shop, bills = ToolShop(), [httpx.Response(402, json={"detail": "the plan has ended"})]
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        is_call = json.loads(request.content)["method"] == "tools/call"
+        return bills.pop() if bills and is_call else shop(request)
+
+    with client(serve, payer()) as http:
+        assert [call(http).status_code for _ in range(2)] == [402, 200]
+    assert len(shop.paid) == 1
 
 
 def test_what_is_no_tool_is_an_error_and_nothing_is_signed() -> None:

@@ -339,9 +339,10 @@ def _wallet(key: str | None, account: int, local: buying.Local) -> Wallet:
 
 def instead(answer: httpx.Response) -> str:
     """Return the advice for an answer other than 402."""
-    status, there = answer.status_code, answer.headers.get("location")
-    if there and 300 <= status < 400:
-        return f"the server answered {status} and redirects to {shlex.quote(there)}: give that URL"
+    status = answer.status_code
+    if answer.has_redirect_location:
+        there = shlex.quote(answer.headers["location"])
+        return f"the server answered {status} and redirects to {there}: give that URL"
     if answer.is_error and answer.request.url.path.rstrip("/").endswith("/mcp"):
         do = "name a tool with --tool, and give the arguments with --arguments"
         return f"the server answered {status}; a server of MCP sells tools: {do}"
@@ -392,6 +393,8 @@ def failure(
 def in_vain(outcome: buying.Outcome, answer: httpx.Response) -> str:
     """Return the advice for a signed request that was answered with an error."""
     proof, status = proof_in(answer.request), answer.status_code
+    if outcome.is_confirmed and answer.has_redirect_location:
+        return f"paid, and {instead(answer)}"
     if outcome.is_confirmed:
         again = f"; correct the request, and send it with {proof}: that is paid for"
         return f"paid, and the server answered {status}{again * bool(proof)}"

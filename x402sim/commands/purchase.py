@@ -536,9 +536,9 @@ class Purchase:
     def _keep(self, answer: httpx.Response | None = None) -> None:
         """Write down unfinished signed payments, or the paid answer.
 
-        Raises `PaymentFailed` if writing fails.
+        A redirect is not followed, so the payment stays. Raises `PaymentFailed` if writing fails.
         """
-        if self.kept is None or self._payer is None:
+        if self.kept is None or self._payer is None or (answer and answer.is_redirect):
             return
         unfinished, bought = self._payer.unfinished(self.request), None
         if answer is not None and answer.is_success and self.sent is not None:

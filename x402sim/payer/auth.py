@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import httpx
 import msgspec
@@ -61,16 +62,17 @@ from x402sim.payer.standard import (
     log,
     read_refusal,
     read_required,
+    read_standard,
     settlement_in,
 )
 from x402sim.payer.stored import NotStored, Record, Stored
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
-from x402sim.protocol.messages import PaymentRequired, Receipt
+from x402sim.protocol.messages import BadMessage, PaymentRequired, Receipt
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import NETWORKS, TESTNET, Network, networks_of
 from x402sim.protocol.permit2_payments import pays_by_permit2
 from x402sim.protocol.ways import foreign_in, ways_in
-from x402sim.protocol.x402 import AnyRequired, Settlement, Version
+from x402sim.protocol.x402 import VERSIONS, AnyRequired, Settlement, Version
 
 MAX_AMOUNT = "0.10"
 """The most that is paid at once, unless the user says otherwise."""
@@ -92,6 +94,14 @@ _TEST_NETWORKS = {
 """The networks that are paid unless the user names one."""
 
 
+def _is_goods(response: httpx.Response) -> bool:
+    """Whether an answer is paid goods: a success, or a redirect (or 304) with a receipt."""
+    receipts = (settlement_in(response, each) for each in VERSIONS)
+    return response.is_success or (
+        response.status_code // 100 == 3 and any(each and each.success for each in receipts)
+    )
+
+
 class Order(msgspec.Struct, frozen=True):
     """A caller's request, and the payments for the resource so far.
 
@@ -105,7 +115,7 @@ class Order(msgspec.Struct, frozen=True):
     is_served: Served
     shown: str
     stored: Stored | None
-    sent_proof: dict[str, str] = msgspec.field(default_factory=dict)
+    sent_proof: dict[str, str]
     """The headers of proofs that this purchase has put on the request."""
 
     def store(self, *, is_over: bool = False, must: bool = False) -> None:
@@ -174,11 +184,12 @@ class PaymentAuth(FlowAuth):
     default every test network of our table is paid, in the order of the offers; both caps hold for
     all of them together. A main network, with real money, is paid only if it is named.
 
-    A payment has bought something when the caller has read the answer's body to the end. If the
-    body breaks off, or the caller closes the answer earlier, the next request sends the same
-    payment again. While a body is being read, other requests pay for themselves, in two steps if
-    the server refuses the payment id; an answer dropped without being closed, or whose close an
-    exception such as KeyboardInterrupt interrupts, counts as being read.
+    A payment has bought something when the caller has read the answer's body to the end; the answer
+    is a success, or a redirect with a receipt, which the caller may follow. If the body breaks off,
+    or the caller closes the answer earlier, the next request sends the same payment again. While a
+    body is being read, other requests pay for themselves, in two steps if the server refuses the
+    payment id; an answer dropped without being closed, or whose close an exception such as
+    KeyboardInterrupt interrupts, counts as being read.
 
     A server that takes a payment and answers 402 again gets no second payment for the resource: at
     most `max_unserved` payments (default 1) may have bought nothing yet, beside those whose answers
@@ -259,6 +270,8 @@ class PaymentAuth(FlowAuth):
         """By `purchase_key`."""
         self._state_dir = None if state_dir is None else Path(state_dir).absolute()
         self._stored: dict[tuple[str, ...], Stored] = {}
+        self._sent_proofs = WeakKeyDictionary[httpx.Request, dict[str, str]]()
+        """By request, the proofs that this object has put on it."""
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
@@ -278,7 +291,7 @@ class PaymentAuth(FlowAuth):
         request: httpx.Request,
         *,
         is_own: bool = False,
-        is_served: Served = lambda response: response.is_success,
+        is_served: Served = _is_goods,
     ) -> Flow:
         """Yield the steps of one paid exchange, and return its last answer.
 
@@ -292,14 +305,19 @@ class PaymentAuth(FlowAuth):
             )
         key = purchase_key(request)
         with self._lock:
+            sent_proof = self._sent_proofs.setdefault(request, {})
             payments, stored = self._payments.setdefault(key, ResourcePayments()), None
             if self._state_dir is not None:
                 name = repr((self.wallet.address, *key))
                 stored = self._stored.setdefault(key, Stored(self._state_dir, "auth", name))
+        for name, proof in sent_proof.items():
+            if request.headers.get(name) == proof:  # the caller sends the request again
+                del request.headers[name]
+        sent_proof.clear()
         shown = shown_in(request)
-        order = Order(Send(request, is_own), key[0], payments, is_served, shown, stored)
-        response, sent_id = None, payments.granted
-        if sent_id is not None or not payments.unserved:
+        order = Order(Send(request, is_own), key[0], payments, is_served, shown, stored, sent_proof)
+        response, sent_id = None, None if shown else payments.granted
+        if shown or sent_id is not None or not payments.unserved:
             response = yield from _send(order, proofs(sent_id))
             if response.status_code != 402:
                 return response
@@ -354,11 +372,6 @@ class PaymentAuth(FlowAuth):
         """Pay a 402, if no earlier payment for the resource forbids it; raises `PaymentFailed`."""
         payments = order.payments
         payments.granted = None
-        other = foreign_required(order.resource, response)
-        if other is not None and not payments.all(State.UNRESOLVED, State.UNSERVED):
-            self.foreign.append(other)
-            return response
-        required = self._read(order.step.request, response)
         # what is settled is shown first; another is signed only when each is over
         while not payments.unshown and (unresolved := payments.all(State.UNRESOLVED)):
             answer = yield from self._resend(order, unresolved[0])
@@ -367,6 +380,10 @@ class PaymentAuth(FlowAuth):
         if not payments.unshown:
             if len(payments.unserved) >= self.max_unserved:
                 raise self._not_served(order)
+            if (other := foreign_required(order.resource, response)) is not None:
+                self.foreign.append(other)
+                return response
+            required = self._read(order.step.request, response)
             if order.shown:
                 raise shown_in_vain(order.step.request.url, order.shown)
             payment = yield from self._sign(required)
@@ -389,6 +406,9 @@ class PaymentAuth(FlowAuth):
                 found[network] = read_required(request, response, network, self.version)
             except PaymentFailed as wrong:
                 failed = wrong
+                with suppress(BadMessage):  # the body of version 2 is the seller's
+                    if (standard := read_standard(response, self.version)) is not None:
+                        found[network] = standard
         if not found:
             raise failed
         return found
@@ -446,16 +466,8 @@ class PaymentAuth(FlowAuth):
         _await_body_end(order, payment, response, granted)
 
     def _not_served(self, order: Order) -> PaidNotServed:
-        """Return the error of a server that took a payment and answers 402 again."""
-        payment = order.payments.unserved[-1]
-        paid = f"{payment.amount} with {payment.shown}"
-        if payment.receipt is not None:
-            paid = f"was paid {paid} (transaction {payment.receipt.tx_hash[:80]})"
-        else:
-            paid = (
-                f"seems to have been paid {paid} (the server answered {payment.hint}; the chain "
-                f"tells for certain: {payment.state_query})"
-            )
+        """Return the error of a server that took payments and answers 402 again."""
+        paid = " and ".join(each.was_paid for each in order.payments.unserved)
         return PaidNotServed(
             f"{order.resource} {paid}, and answers 402 again; nothing more was signed",
             "Repeat the request: it shows the same payment again. To pay once more, raise "

@@ -142,6 +142,17 @@ class Payment(msgspec.Struct, kw_only=True):
         return f"authorizationState({checksum(self.auth.from_)}, {to_hex(self.auth.nonce)})"
 
     @property
+    def was_paid(self) -> str:
+        """The payment in words, for an error that begins with the resource."""
+        paid = f"{self.amount} with {self.shown}"
+        if self.receipt is not None:
+            return f"was paid {paid} (transaction {self.receipt.tx_hash[:80]})"
+        return (
+            f"seems to have been paid {paid} (the server answered {self.hint}; the chain "
+            f"tells for certain: {self.state_query})"
+        )
+
+    @property
     def approval(self) -> str:
         """A sentence for a payment whose payer has approved Permit2 for too little."""
         return (

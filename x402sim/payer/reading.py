@@ -23,8 +23,8 @@ _HINTS = re.compile(
     re.IGNORECASE,
 )
 """What servers, libraries and tokens write if an authorization has been used before."""
-RECEIPT_TEXT = 1_000
-"""The most letters that are kept of a text in a receipt."""
+KEPT_TEXT = 1_000
+"""The most letters that are kept of a text in a receipt, or of an error."""
 Kept = TypeVar("Kept", Receipt, Settlement)
 _SAYS_NOTHING = (408, 425, 429)
 """Statuses that report nothing about the payment: too slow, too early, too many requests."""
@@ -58,7 +58,7 @@ class _Refusal(msgspec.Struct, frozen=True, kw_only=True):
 def shortened(receipt: Kept) -> Kept:
     """Return a receipt to keep: a server may send a megabyte for each base unit."""
     texts = {name: getattr(receipt, name) for name in receipt.__struct_fields__}
-    cut = {name: text[:RECEIPT_TEXT] for name, text in texts.items() if isinstance(text, str)}
+    cut = {name: text[:KEPT_TEXT] for name, text in texts.items() if isinstance(text, str)}
     return structs.replace(receipt, **cut)
 
 
@@ -144,7 +144,7 @@ def _read_error(response: httpx.Response, body: Any) -> _Refusal:
     is_open = any(WORDS.get(value) is Meaning.UNCLEAR for value in values)
     is_conflict = status == 409 and refusal in (None, Refusal.FAILED)
     return _Refusal(
-        answered=answered,
+        answered=answered[:KEPT_TEXT],
         refusal=refusal,
         final=final if is_ours or final is False else None,
         refuses=anywhere and success is not True and status not in _SAYS_NOTHING and not is_open,

@@ -143,6 +143,8 @@ class SessionAuth(FlowAuth):
         self._duration = duration
         self._create_path = create_path
         self._sellers: dict[str, _Seller] = {}
+        self._own = set[str]()
+        """The ids of all sessions: a request that is sent again brings an old one."""
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -150,9 +152,8 @@ class SessionAuth(FlowAuth):
 
     def exchange(self, request: httpx.Request) -> Flow:
         """Yield the steps of one exchange, and return its last answer."""
-        shown, sellers = shown_in(request), list(self._sellers.values())
-        own = [seller.session.id for seller in sellers if seller.session is not None]
-        if shown and request.headers.get(SESSION_ID_HEADER) not in own:
+        shown = shown_in(request)
+        if shown and request.headers.get(SESSION_ID_HEADER) not in self._own:
             response = yield from send(Send(request))  # the caller has paid already
             if response.status_code == 402:
                 raise shown_in_vain(request.url, shown)
@@ -168,11 +169,14 @@ class SessionAuth(FlowAuth):
         with self._lock:
             seller = self._sellers.setdefault(origin, _Seller(origin))
             if self._given:  # the first server requested has made the session
-                seller.session, self._given = _Session(self._given, was_served=True), None
+                seller.session = _Session(self._given, was_served=True)
+                self._own.add(self._given)
+                self._given = None
         yield seller.lock
         try:
             if seller.session is None:
                 self.session_id = yield from self._opened(request)
+                self._own.add(self.session_id)
                 seller.session = _Session(self.session_id)
             session = seller.session
         finally:

@@ -145,8 +145,8 @@ class StandardOffer(msgspec.Struct, frozen=True):
     amount_base: int
     about: x402.Resource | None
     takes_payment_ids: bool = False
-    unknown: Mapping[str, Any] | None = None
-    """The extensions unknown to this payer, which the payer sends back unchanged."""
+    extensions: Mapping[str, Any] | None = None
+    """The extensions of the 402, which the payer sends back; those unknown to it, unchanged."""
 
 
 def choose(
@@ -162,11 +162,10 @@ def choose(
     Permit2, if the payer takes such offers. `over_caps` returns why an amount in base units is not
     paid; else "".
     """
-    about, takes_payment_ids, unknown = None, False, None
+    about, extensions = None, dict[str, Any]()
     if isinstance(required, x402.RequiredV2):
-        about, offered = required.resource, required.extensions or {}
-        takes_payment_ids = PAYMENT_IDENTIFIER in offered
-        unknown = {name: each for name, each in offered.items() if name != PAYMENT_IDENTIFIER}
+        about, extensions = required.resource, required.extensions or {}
+    takes_payment_ids = PAYMENT_IDENTIFIER in extensions
     rejected, is_over = list[Rejected](), False
     accepts: list[x402.AnyRequirements] = sorted(
         required.accepts[:MOST_WAYS],
@@ -180,7 +179,7 @@ def choose(
         amount_base = 0 if why else parse_base(each.amount)
         over = over_caps(amount_base)
         if not why and not over:
-            return StandardOffer(each, amount_base, about, takes_payment_ids, unknown)
+            return StandardOffer(each, amount_base, about, takes_payment_ids, extensions)
         rejected.append(Rejected(_describe(each), why or over))
         is_over = is_over or not why  # only the cap forbids it
     listed = "; ".join(f"{number}. {each}" for number, each in enumerate(rejected, 1))
@@ -441,9 +440,10 @@ def sign(
         valid_before=now_s + min(offer.accepted.max_timeout_seconds, max_window_s),
     )
     auth = changed(auth, changes or {})
-    extensions = dict(offer.unknown or {})
+    extensions = dict(offer.extensions or {})
+    offered = extensions.pop(PAYMENT_IDENTIFIER, None)
     if offer.takes_payment_ids:
-        extensions |= named(wallet.name_of(auth))
+        extensions |= named(wallet.name_of(auth), offered)
     if pays_by_permit2(offer.accepted):
         assert isinstance(offer.accepted, x402.RequirementsV2)
         spender, account = PROXIES[offer.accepted.scheme], facilitator_of(offer.accepted)
@@ -453,8 +453,8 @@ def sign(
             terms = message.amount, permit_nonce, message.deadline
             permit = Permit(message.from_, PERMIT2, *terms)
             proof = (by or wallet).sign_permit(permit, network.domain)
-            offered = extensions.get(SPONSORED_PERMIT)
-            extensions |= sponsored(permit, network.asset, proof, offered)
+            sponsors = extensions.get(SPONSORED_PERMIT)
+            extensions |= sponsored(permit, network.asset, proof, sponsors)
         payment = Permit2Payment(
             x402_version=2,
             accepted=offer.accepted,

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,15 +62,20 @@ def write_whole(file: Path, data: bytes) -> None:
         out.flush()
         os.fsync(out.fileno())
     new.replace(file)
-    if os.name == "posix":  # the new name is on the disk, too, before anything is sent
+    try:  # the new name is on the disk, too, before anything is sent
+        _sync(file.parent)
+    except OSError as error:
+        raise NotSynced(*error.args) from error
+
+
+def _sync(folder: Path) -> None:
+    """Write the names in a folder to the disk, where the system can."""
+    if os.name == "posix":
+        opened = os.open(folder, os.O_RDONLY)
         try:
-            folder = os.open(file.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-        except OSError as error:
-            raise NotSynced(*error.args) from error
+            os.fsync(opened)
+        finally:
+            os.close(opened)
 
 
 class Bought(msgspec.Struct, kw_only=True):
@@ -163,8 +168,12 @@ class Stored:
             self.release()
 
     def _open(self, most_s: float) -> None:
+        folder = self._file.parent
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
+            new = [each for each in (folder, *folder.parents) if not each.exists()]
+            folder.mkdir(parents=True, exist_ok=True)
+            for each in new:
+                _sync(each.parent)
             path = self._file.with_suffix(".lock")
             taken = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
@@ -211,7 +220,9 @@ class Stored:
             try:
                 self.record = record()
                 if self.record.is_empty:
-                    self._file.unlink(missing_ok=True)
+                    with suppress(FileNotFoundError):
+                        self._file.unlink()
+                        _sync(self._file.parent)  # it would come back after a power cut
                 else:
                     write_whole(self._file, msgspec.json.format(msgspec.json.encode(self.record)))
             except OSError as error:

@@ -17,7 +17,7 @@ from x402sim.http.bounded import Limits, bound
 from x402sim.payer.auth import PaymentAuth
 from x402sim.protocol import mcp
 from x402sim.protocol.messages import decode, encode
-from x402sim.protocol.x402 import PROOF_HEADERS, REQUIRED_HEADER
+from x402sim.protocol.x402 import PROOF_HEADERS
 from x402sim.version import VERSION
 
 
@@ -158,10 +158,10 @@ class ToolTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 break
             self._endpoints[request.url] = endpoint = _Endpoint()
         if incoming.response is None or response.is_error:
-            if REQUIRED_HEADER in response.headers:
-                endpoint.pays_by_header = True
+            endpoint.pays_by_header |= response.status_code == 402
             return _passed_on(response, incoming)
         found = mcp.answered(incoming.response)
+        endpoint.pays_by_header &= found.status != 402
         return httpx.Response(found.status, headers=found.headers, content=found.body)
 
     def _initialize(

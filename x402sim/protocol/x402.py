@@ -20,7 +20,15 @@ import msgspec
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import SignedPayment, read_signed
-from x402sim.protocol.messages import BadMessage, PaymentRequirements, Wire, decode, decoded, encode
+from x402sim.protocol.messages import (
+    BadMessage,
+    PaymentRequirements,
+    Wire,
+    decode,
+    decoded,
+    encode,
+    fields_of,
+)
 from x402sim.protocol.networks import Network
 from x402sim.protocol.rpc_values import shown
 
@@ -99,10 +107,12 @@ def identifier_in(extensions: dict[str, Any] | None) -> str | None:
     return named
 
 
-def named(identifier: str) -> dict[str, Any]:
-    """Return the extensions of a payment with this id."""
-    offer = IDENTIFIER_OFFER[PAYMENT_IDENTIFIER]
-    return {PAYMENT_IDENTIFIER: offer | {"info": offer["info"] | {"id": identifier}}}
+def named(identifier: str, offered: Any = None) -> dict[str, Any]:
+    """Return the extensions of a payment with this id, beside what a 402 has `offered`: servers
+    compare that.
+    """
+    offer = fields_of(offered) or IDENTIFIER_OFFER[PAYMENT_IDENTIFIER]
+    return {PAYMENT_IDENTIFIER: offer | {"info": fields_of(offer.get("info")) | {"id": identifier}}}
 
 
 Version = Literal[1, 2]
