@@ -212,6 +212,7 @@ def test_without_a_payment_the_api_is_not_asked(paywall: Paywall) -> None:
     [
         *("/x/../premium/a", "//premium/a", "/x/%2e%2e/premium/a", "/x\\..\\premium"),
         *("/premium;x/a", "/%2570remium/a", "/./premium/a", "/x/..%2fpremium"),
+        *("/premium/%ff", "/x/%c0%ae%c0%ae/premium/a"),
     ],
 )
 def test_a_path_that_servers_read_in_two_ways_is_refused(paywall: Paywall, target: str) -> None:

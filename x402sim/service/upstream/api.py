@@ -166,11 +166,11 @@ def plain_path(request: Request) -> str:
     if (
         any(each in (".", "..") for each in segments)
         or "" in segments[:-1]
-        or any(letter in path for letter in "\\;")
+        or any(letter in path for letter in "\\;\ufffd")  # any byte that is no UTF-8 becomes \ufffd
         or not path.isprintable()
         or _TWICE.search(path)
     ):
-        reason = "write the path plainly: without . and .., //, \\, ; and an encoded %"
+        reason = "write the path plainly: without . and .., //, \\, ; and an encoded %, in UTF-8"
         raise web.Refused(400, "Invalid path", reason)
     return text
 
