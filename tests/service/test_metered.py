@@ -324,6 +324,33 @@ async def test_a_message_that_the_payer_cancels_during_the_work_buys_nothing(rig
     assert "not by this payment" in (await rig.chat(headers)).json()["reason"]
     assert rig.wires["facilitator"].seen == [], "a used nonce is not settled again"
     assert (rig.works, rig.earned) == (1, 0)
+    rig.now[0] += 1_000
+    await rig.parts.chain.mine()
+    await metered.reconcile(rig.service)
+    assert len(rig.events(events.UsageFailed)) == 1
+
+
+@metered_scene
+async def test_a_node_that_does_not_show_the_transaction_yet_ends_no_paid_message(rig):
+    """A node behind another shows no events of the newest block: with an old message, too."""
+
+    async def behind(request: httpx.Request, deliver: Any) -> httpx.Response:
+        none = httpx.Response(200, json={"jsonrpc": "2.0", "id": 1, "result": []})
+        return none if b"eth_getLogs" in request.content else await deliver()
+
+    known, owed = await rig.ready(), rig.signed(await rig.http.get("/chat"))
+    rig.service.store.usages.delivered = lambda payment_id: None  # as a client that hangs up
+    assert (await rig.chat(known)).text == "hello"
+    with broken(rig, "rpc", behind), broken(rig, "facilitator", only("/settle", lose_answer)):
+        assert (await rig.chat(owed)).json()["error"] == "Settlement pending"
+        rig.now[0] += 301  # both messages have expired
+        await rig.parts.chain.mine()
+        await metered.reconcile(rig.service)
+    assert rig.events(events.UsageFailed) == []
+    await metered.reconcile(rig.service)
+    assert len(rig.events(events.UsageSettled)) == 2
+    assert (await rig.chat(owed)).text == "hello"
+    assert (rig.works, rig.earned) == (2, 2 * USED)
 
 
 @metered_scene
