@@ -43,6 +43,10 @@ class Shop(BaseHTTPRequestHandler):
         self.asked.append((self.command, self.path, headers, body))
         path = self.path.partition("?")[0]
         status = {"/premium/broken": 500, "/premium/moved": 302, "/openapi.json": 404}.get(path)
+        if path.endswith("/both"):
+            both = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n"
+            self.wfile.write(both + b"4\r\nsold\r\n0\r\n\r\n")
+            return
         if path == "/premium/cut":
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
             self.close_connection = True
@@ -128,6 +132,11 @@ def test_a_free_path_is_passed_on(paywall: Paywall) -> None:
         assert headers["host"] != server.url.removeprefix("http://")
         assert headers["x-forwarded-host"] == server.url.removeprefix("http://")
         assert "x-original-url" not in headers
+
+
+def test_of_two_lengths_of_an_answer_its_chunks_count(paywall: Paywall) -> None:
+    with client(paywall[0], 3) as http:
+        assert [http.get(path).text for path in ("/free/both", "/premium/both")] == ["sold"] * 2
 
 
 def test_the_own_pages_of_the_service_stand_behind_those_of_the_api(paywall: Paywall) -> None:

@@ -56,7 +56,8 @@ class Passed(StreamingResponse):
                     yield part
 
         super().__init__(parts(), answer.status_code)
-        self.raw_headers = _kept(answer.headers.raw, _PAYMENT)
+        of_chunks = {"content-length"} if "transfer-encoding" in answer.headers else set[str]()
+        self.raw_headers = _kept(answer.headers.raw, _PAYMENT | of_chunks)
 
     async def drop(self) -> None:
         """Close the connection without reading the body."""
