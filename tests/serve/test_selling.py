@@ -121,7 +121,9 @@ Paywall = tuple[LocalServer, list[Any]]
 def test_a_free_path_is_passed_on(paywall: Paywall) -> None:
     server, asked = paywall
     with plain(server) as http:
-        answer = http.post("/free/a?b=c", content=b"d", headers={"X-Original-URL": "/premium/x"})
+        other = {"X-Original-URL": "/premium/x", "X_HTTP_Method_Override": "PUT"}
+        other |= {"X_Forwarded_For": "1.2.3.4"}  # WSGI reads _ as -
+        answer = http.post("/free/a?b=c", content=b"d", headers=other)
         assert answer.json() == {"path": "/free/a"}
         assert answer.headers.get_list("set-cookie") == ["a=1", "b=2"]
         assert answer.headers["cache-control"] == "public, max-age=600"
@@ -131,7 +133,7 @@ def test_a_free_path_is_passed_on(paywall: Paywall) -> None:
         assert (method, path, body) == ("POST", "/free/a?b=c", b"d")
         assert headers["host"] != server.url.removeprefix("http://")
         assert headers["x-forwarded-host"] == server.url.removeprefix("http://")
-        assert "x-original-url" not in headers
+        assert not {name for name in headers if "x-original" in name or "_" in name}
 
 
 def test_of_two_lengths_of_an_answer_its_chunks_count(paywall: Paywall) -> None:
