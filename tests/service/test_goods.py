@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tests.rig import ServiceRig, scene
-from tests.service.standard import settlement_of, sign
+from tests.service.standard import On, settlement_of, sign
+from x402sim.events import DebitUndone
+from x402sim.http.web import CONNECTION
 from x402sim.service.goods import Good, Shop
 from x402sim.service.settings import Settings
 from x402sim.service.sources import fixed, flagged, goods_of, of_openapi, read_good, selling
@@ -171,6 +174,47 @@ async def test_a_session_pays_for_answers_only(rig: ServiceRig) -> None:
     RUNS.clear()
     assert (await rig.http.post("/broken", headers=session)).status_code == 402
     assert not RUNS
+
+
+async def slow(request: Request) -> str:
+    RUNS.append(request.url.path)
+    await asyncio.sleep(0.02)
+    return "done"
+
+
+@partial(selling_scene, sells={"POST /slow 0.05": slow})
+async def test_a_session_causes_no_more_work_at_once_than_it_pays_for(rig: ServiceRig) -> None:
+    RUNS.clear()
+    session = {"X-Session-Id": (await rig.open_session("0.10"))["sessionId"]}
+    at_once = [rig.http.post("/slow", headers=session) for _ in range(5)]
+    answers = await asyncio.gather(*at_once)
+    assert sorted(each.status_code for each in answers) == [200, 200, 402, 402, 402]
+    assert len(RUNS) == 2
+
+
+class Leaving(On):
+    """A client that leaves during the work."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = [True, False]
+
+    def is_closed(self) -> bool:
+        return self.looks.pop()
+
+
+@pytest.mark.parametrize("client", [On(answered=False), Leaving()])
+@selling_scene
+async def test_a_session_is_not_debited_for_work_whose_answer_is_not_written(
+    rig: ServiceRig, client: On
+) -> None:
+    session = (await rig.open_session("0.05"))["sessionId"]
+    inner = rig.wires["service"].inner
+    app, inner.app = inner.app, lambda scope, *io: app({**scope, CONNECTION: client}, *io)
+    await rig.http.get("/premium/a", headers={"X-Session-Id": session})
+    inner.app = app
+    assert DebitUndone in {type(each.event) for each in rig.parts.journal}
+    assert (await rig.http.get(f"/api/sessions/{session}")).json()["released"] == "0"
 
 
 @selling_scene

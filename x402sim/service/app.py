@@ -37,7 +37,7 @@ from x402sim.service.unsettled import record_refusal
 from x402sim.service.upstream.api import Passed, plain_path
 
 Handler = Callable[[Service, Request], Awaitable[Response]]
-Work = Callable[[], Awaitable[Response]]
+Work = gate.Work
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"]
 
 
@@ -165,14 +165,13 @@ async def _sell_from_session(
     answer_paid: Work,
     own: Found | None,
 ) -> Response:
-    """Make the answer, then debit the session; raises `Unpaid` if it cannot pay."""
-    can_pay = partial(proofs.session_has_budget, service, session.session_id, session.amount_base)
-    if own and own.good.works and not await can_pay():
-        raise Unpaid
+    """Make the answer and debit the session; raises `Unpaid` if it cannot pay."""
+    if own and own.good.works:
+        return await gate.spend_before(service, session, answer_paid, web.connection(request))
     try:
         answer = await answer_paid()
     except web.Refused:  # only a payer who can pay sees it: decision 4.2/gate-before-body
-        if await can_pay():
+        if await proofs.session_has_budget(service, session.session_id, session.amount_base):
             raise
         raise Unpaid from None
     if answer.status_code < 400:
