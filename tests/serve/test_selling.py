@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.responses import Response
 
 import x402sim
 from tests.cli.runner import run
@@ -29,6 +30,10 @@ from x402sim.serving.local import certificates
 from x402sim.suite.service.target import load as load_target
 
 PRICES = ["/premium/* 0.05", "POST /report 0.02"]
+
+
+CUT = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"
+CONTROL = b"HTTP/1.1 200 OK\r\nX-A: a\x01b\r\nContent-Length: 2\r\n\r\nok"
 
 
 class Shop(BaseHTTPRequestHandler):
@@ -47,8 +52,8 @@ class Shop(BaseHTTPRequestHandler):
             both = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n"
             self.wfile.write(both + b"4\r\nsold\r\n0\r\n\r\n")
             return
-        if path == "/premium/cut":
-            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+        if odd := {"/premium/cut": CUT, "/premium/control": CONTROL}.get(path):
+            self.wfile.write(odd)
             self.close_connection = True
             return
         answer = b"x" * 200 if path == "/premium/long" else json.dumps({"path": path}).encode()
@@ -174,7 +179,8 @@ def test_one_step(paywall: Paywall, version: int) -> None:
         assert pay.again().status_code == 402
         assert len(asked) == 1
         assert earned(server) - before == 50_000
-        for path, status in (("/premium/broken", 500), ("/premium/cut", 502)):
+        failures = (("/premium/broken", 500), ("/premium/cut", 502), ("/premium/control", 500))
+        for path, status in failures:
             failed = pay(path)
             assert failed.status_code == status, failed.text
         assert earned(server) - before == 50_000
@@ -262,6 +268,15 @@ def test_python_sells() -> None:
     with LocalServer(sells=sells) as server, client(server) as http:
         assert http.get("/weather").json() == {"sky": "blue"}
         assert http.post("/echo", content=b"abc").text == "abc"
+
+
+@pytest.mark.parametrize("headers", [{"X-A": "a\nb"}, {"X A": "b"}, {"X-A": "\x7f"}])
+def test_an_answer_that_cannot_be_sent_is_not_charged(headers: dict[str, str]) -> None:
+    sells = {"GET /odd 0.01": lambda _: Response("sold", headers=headers)}
+    with LocalServer(sells=sells) as server, plain(server) as http:
+        answer = in_one_step(http, server, 2)("/odd")
+        assert (answer.status_code, answer.json()["error"]) == (500, "Answer cannot be sent")
+        assert earned(server) == 0
 
 
 async def echo(request: Any) -> bytes:

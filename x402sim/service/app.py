@@ -4,6 +4,7 @@ Clauses: 1/repeat-served, 4.2/price, 4.2/quote, 4.3/list, 4.4/deposit-402, 4.4/d
 9/no-version-segment.
 """
 
+import re
 import sqlite3
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -38,6 +39,7 @@ from x402sim.service.upstream.api import Passed, plain_path
 
 Handler = Callable[[Service, Request], Awaitable[Response]]
 Work = gate.Work
+_HEADER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t -~\x80-\xff]*")
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"]
 
 
@@ -79,12 +81,21 @@ async def own_good(service: Service, built_in: Starlette, request: Request) -> R
         raise web.Refused(414, "Path too long", f"a path for sale has at most {MAX_PATH} bytes")
 
     async def made() -> Response:
-        return await found.good.answer(whole)
+        return _sendable(await found.good.answer(whole))
 
     if found.good.upto or (found.good.permit2 and metered.pays(request)):
         return await metered.sell(service, request, resource, found, made)
     answer = await sell(service, request, resource, made, own=found)
     return await metered.beside(service, found, answer) if found.good.permit2 else answer
+
+
+def _sendable(answer: Response) -> Response:
+    """Return an answer; raises `Refused`, before anybody pays, if no connection could send it."""
+    for name, value in answer.raw_headers:
+        if not _HEADER.fullmatch(b"%b: %b" % (name, value)):
+            reason = f"the header {name.decode('latin-1')[:80]!r} is malformed"
+            raise web.Refused(500, "Answer cannot be sent", reason)
+    return answer
 
 
 class _Unread(Response):
