@@ -28,7 +28,8 @@ PATH = "/mcp"
 _TOO_MUCH = frozenset(
     name.lower().encode()
     for name in (
-        *("Content-Length", "Content-Type", "Accept", "X-Payment-Id", "X-Session-Id"),
+        *("Content-Length", "Content-Type", "Accept", "Accept-Encoding"),
+        *("X-Payment-Id", "X-Session-Id"),
         *x402.PAYMENT_HEADERS.values(),
     )
 )
@@ -209,6 +210,7 @@ async def _ask(
     """Send the service the request that a tool is, and call `answered` when it has answered."""
     (tool_name, tool, body), scope = bought, request.scope
     own = [(mcp.TOOL, tool_name), ("Content-Length", str(len(body))), *payment.items()]
+    own.append(("Accept-Encoding", "identity"))  # the answer becomes a text
     if body:
         own.append(("Content-Type", "application/json"))
     headers = [each for each in scope["headers"] if each[0] not in _TOO_MUCH]
