@@ -587,6 +587,12 @@ def test_proofs_and_signatures_are_recorded_nowhere(where, allow):
         assert [each for each in secrets if each in watch.text] == []
 
 
+def test_a_name_like_that_of_an_id_is_no_proof():
+    watch, goods = Watch(allow_mainnet=True), b'{"session_duration_in_minutes":5}'
+    watch.see(offer(1, MAIN), paid(2, HEADER, MAIN, answer=goods))
+    assert "session_duration_in_minutes" in watch.text
+
+
 def test_what_another_scheme_can_spend_is_not_recorded():
     watch = Watch(allow_mainnet=True)
     payment = {

@@ -80,7 +80,12 @@ def without_secrets(found: "Messages", text: bytes) -> bytes:
         secrets.append(found.signed.signature.hex().encode())
     for secret in filter(None, secrets):
         text = re.sub(re.escape(secret), HIDDEN.encode(), text, flags=re.IGNORECASE)
-    return _ID.sub(lambda id_: digest(id_[0].decode()).encode(), text)
+    return _ID.sub(_digested, text)
+
+
+def _digested(id_: re.Match[bytes]) -> bytes:
+    """Return a digest of an id; a name in words, without a digit, stays."""
+    return digest(id_[0].decode()).encode() if re.search(rb"\d", id_[0]) else id_[0]
 
 
 def hidden_text(found: "Messages", text: str) -> str:
@@ -88,7 +93,7 @@ def hidden_text(found: "Messages", text: str) -> str:
     return _RUN.sub(HIDDEN, without_secrets(found, text.encode()).decode())
 
 
-_ID = re.compile(rb"(?:pay|session)_(?=[\w-]*\d)[\w-]{16,}")
+_ID = re.compile(rb"(?:pay|session)_[\w-]{16,}")
 _RUN = re.compile(r"[\w+-]{100,}")
 """Longer than an address or a hash, and shorter than a cut signature."""
 
