@@ -241,6 +241,27 @@ def test_a_path_that_servers_read_in_two_ways_is_refused(paywall: Paywall, targe
     assert not asked
 
 
+@pytest.mark.parametrize(
+    ("price", "target"),
+    [
+        ("/users/{id} 0.05", "/users/a%2Fb"),
+        ("/files/*.csv 0.05", "/files/a%2fb.csv"),
+        ("/users 0.05", "/users%2F"),
+    ],
+)
+def test_an_encoded_slash_makes_nothing_free(price: str, target: str) -> None:
+    """Many servers take it for a part of a name, and not for the end of one."""
+    with (
+        shop() as (url, asked),
+        LocalServer(sells=tuple(behind(url, [price]))) as server,
+        plain(server) as http,
+    ):
+        for path in (target, "/free/a%2Fb"):
+            sent = http.build_request("GET", server.url, extensions={"target": path.encode()})
+            http.send(sent)
+        assert [path for _, path, _, _ in asked] == ["/free/a%2Fb"]
+
+
 def test_an_api_that_is_off_is_said() -> None:
     sells = tuple(behind("http://127.0.0.1:1", PRICES))
     with LocalServer(sells=sells) as server, plain(server) as http:

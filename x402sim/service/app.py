@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import assert_never
+from urllib.parse import unquote
 
 import msgspec
 from starlette.applications import Starlette
@@ -40,6 +41,7 @@ from x402sim.service.upstream.api import Passed, plain_path
 Handler = Callable[[Service, Request], Awaitable[Response]]
 Work = gate.Work
 _HEADER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t -~\x80-\xff]*")
+_SLASH = re.compile("%2f", re.IGNORECASE)
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"]
 
 
@@ -67,7 +69,13 @@ async def perp_market(service: Service, request: Request) -> Response:
 async def own_good(service: Service, built_in: Starlette, request: Request) -> Response | Starlette:
     """Any other path: a good of the user, for sale or free, or a path of every service."""
     path = plain_path(request)
-    found = service.env.shop.at(resource := request.scope["path"], request.method)
+    shop, as_name = service.env.shop, unquote(_SLASH.sub("_", path))
+    if shop.price(resource := request.scope["path"]) != shop.price(as_name):
+        reason = (
+            "its encoded / would change the price, as some servers take it for a part of a name"
+        )
+        raise web.Refused(400, "Invalid path", reason)
+    found = shop.at(resource, request.method)
     if found is None:
         return built_in
     whole = Request(request.scope, _again(await web.read_body(request), request.receive))
