@@ -12,7 +12,17 @@ from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tests.rig import ServiceRig, answer, beside, broken, lose_answer, lose_request, only, scene
+from tests.rig import (
+    ServiceRig,
+    answer,
+    beside,
+    broken,
+    logs_of_few_blocks,
+    lose_answer,
+    lose_request,
+    only,
+    scene,
+)
 from tests.service.standard import On
 from x402sim import events
 from x402sim.chain.base import Call
@@ -33,6 +43,7 @@ from x402sim.service.app import service_app
 from x402sim.service.settings import Settings
 from x402sim.service.sources import flagged, goods_of, read_good, selling
 from x402sim.service.state import restarted
+from x402sim.service.upstream import chain
 
 MAXIMUM, USED = 50_000, 12_300
 Scene = Callable[["MeteredRig"], Awaitable[None]]
@@ -351,6 +362,24 @@ async def test_a_node_that_does_not_show_the_transaction_yet_ends_no_paid_messag
     assert len(rig.events(events.UsageSettled)) == 2
     assert (await rig.chat(owed)).text == "hello"
     assert (rig.works, rig.earned) == (2, 2 * USED)
+
+
+@metered_scene
+async def test_a_settlement_is_found_at_a_node_that_gives_logs_of_few_blocks(rig):
+    headers = await rig.ready()
+    with (
+        broken(rig, "facilitator", only("/settle", lose_answer)),
+        broken(rig, "rpc", logs_of_few_blocks(rig, 1)),
+    ):
+        assert (await rig.chat(headers)).json()["error"] == "Settlement pending"
+    await rig.parts.chain.mine(40)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        broken(rig, "rpc", logs_of_few_blocks(rig, 10)),
+    ):
+        patch.setattr(chain, "BLOCKS_AT_ONCE", 10)
+        assert (await rig.chat(headers)).text == "hello"
+    assert (rig.works, rig.earned) == (1, USED)
 
 
 @metered_scene

@@ -11,6 +11,7 @@ from tests.rig import (
     ServiceRig,
     answer,
     broken,
+    logs_of_few_blocks,
     lose_answer,
     only,
     scene,
@@ -22,6 +23,7 @@ from x402sim.protocol.header import authorization_of
 from x402sim.protocol.messages import SettlementRequest
 from x402sim.protocol.states import PaymentState
 from x402sim.service import payments
+from x402sim.service.upstream import chain
 
 
 @pytest.mark.clause(
@@ -69,6 +71,25 @@ async def test_a_payment_is_verified_settled_stored_and_answered(rig: ServiceRig
         "timestamp": START * 1000 + 1250,
     }
     assert (rig.transfers(rig.alice), rig.earned) == (1, 10_000)
+
+
+@scene
+async def test_a_lost_payment_is_found_at_a_node_that_gives_logs_of_few_blocks(
+    rig: ServiceRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chain, "BLOCKS_AT_ONCE", 10)
+    await rig.parts.chain.mine(40)
+    required = await rig.ask()
+    header = rig.sign(required)
+    with (
+        broken(rig, "facilitator", only("/settle", lose_answer)),
+        broken(rig, "rpc", logs_of_few_blocks(rig, 1)),
+    ):
+        assert (await rig.pay(required, header)).json()["final"] is False
+    await rig.parts.chain.mine(25)
+    with broken(rig, "rpc", logs_of_few_blocks(rig, 10)):
+        assert (await rig.pay(required, header)).status_code == 200
+    assert rig.transfers(rig.alice) == 1
 
 
 @scene

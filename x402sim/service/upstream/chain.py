@@ -21,9 +21,12 @@ from x402sim.protocol.messages import encode
 from x402sim.protocol.permit2 import PERMIT2, Permit2Authorization
 from x402sim.service.upstream.calls import JsonRpcError, Unavailable, post, result_in, send
 
+BLOCKS_AT_ONCE, MOST_PARTS = 2_000, 100
+"""The blocks whose logs public nodes give in one answer, and the most answers: some hours' blocks.
+"""
 _HEADERS: Headers = [(b"content-type", b"application/json")]
 _USES = (abi.AUTHORIZATION_USED, abi.AUTHORIZATION_CANCELED)
-Read = TypeVar("Read")
+Read, Found = TypeVar("Read"), TypeVar("Found")
 
 
 class OnChain(msgspec.Struct, frozen=True):
@@ -175,20 +178,22 @@ class RpcClient:
             "topics": [
                 to_hex(word) for word in (abi.TRANSFER_EVENT, *map(abi.word, (auth.from_, auth.to)))
             ],
-            "fromBlock": hex(max(0, since_block)),
-            "toBlock": "latest",
         }
-        hashes = await self._call(_hashes, "eth_getLogs", wanted)
-        for tx_hash in hashes:
-            data = await self._call(
-                lambda tx: _bytes(tx["input"]), "eth_getTransactionByHash", tx_hash
-            )
-            amount_base = abi.settled_amount(auth, data)
-            mined = None if amount_base is None else await self.transaction(tx_hash)
-            if mined and (auth.from_, auth.to, amount_base) in mined.transfers and mined.succeeded:
-                assert amount_base is not None
-                return Settled(tx_hash, amount_base, mined.block_number)
-        return None
+
+        async def settled(hashes: list[str]) -> Settled | None:
+            for tx_hash in hashes:
+                data = await self._call(
+                    lambda tx: _bytes(tx["input"]), "eth_getTransactionByHash", tx_hash
+                )
+                amount_base = abi.settled_amount(auth, data)
+                mined = None if amount_base is None else await self.transaction(tx_hash)
+                is_it = mined and (auth.from_, auth.to, amount_base) in mined.transfers
+                if mined and is_it and mined.succeeded:
+                    assert amount_base is not None
+                    return Settled(tx_hash, amount_base, mined.block_number)
+            return None
+
+        return await self._in_logs(wanted, max(0, since_block), _hashes, settled)
 
     async def accepts(self, account: Address, digest: bytes, signature: bytes) -> bool:
         """Tell whether a contract accepts a signature (EIP-1271).
@@ -218,18 +223,45 @@ class RpcClient:
         wanted = {
             "address": to_hex(self._token),
             "topics": [[to_hex(e) for e in _USES], to_hex(abi.word(authorizer)), to_hex(nonce)],
-            "fromBlock": "0x0",
-            "toBlock": "latest",
         }
-        event = await self._call(_first_event, "eth_getLogs", wanted)
-        if event is None:
-            return None
-        kind, tx_hash = event
-        mined = await self.transaction(tx_hash)
-        if mined is None:
-            raise Unavailable(f"the RPC's answer makes no sense: no receipt of {tx_hash}")
-        is_canceled = kind == abi.AUTHORIZATION_CANCELED
-        return NonceUse(tx_hash, is_canceled, mined.block_number, mined.transfers)
+
+        async def used(events: list[tuple[bytes, str]]) -> NonceUse | None:
+            if not events:
+                return None
+            kind, tx_hash = events[0]
+            mined = await self.transaction(tx_hash)
+            if mined is None:
+                raise Unavailable(f"the RPC's answer makes no sense: no receipt of {tx_hash}")
+            is_canceled = kind == abi.AUTHORIZATION_CANCELED
+            return NonceUse(tx_hash, is_canceled, mined.block_number, mined.transfers)
+
+        return await self._in_logs(wanted, 0, _events, used)
+
+    async def _in_logs(
+        self,
+        wanted: dict[str, Any],
+        since_block: int,
+        read: Callable[[Any], Read],
+        find: Callable[[Read], Awaitable[Found | None]],
+    ) -> Found | None:
+        """Return what is found in the logs since a block; of a node that refuses so many blocks, in
+        parts, the newest first.
+        """
+        blocks = {"fromBlock": hex(since_block), "toBlock": "latest"}
+        try:
+            logs = await self._call(read, "eth_getLogs", wanted | blocks)
+        except JsonRpcError:
+            last = await self.height()
+        else:
+            return await find(logs)
+        for _ in range(MOST_PARTS):
+            first = max(since_block, last - BLOCKS_AT_ONCE + 1)
+            blocks = {"fromBlock": hex(first), "toBlock": hex(last)}
+            found = await find(await self._call(read, "eth_getLogs", wanted | blocks))
+            if found is not None or first == since_block:
+                return found
+            last = first - 1
+        return None
 
     async def _call(self, read: Callable[[Any], Read], method: str, *params: Any) -> Read:
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
@@ -253,10 +285,12 @@ def _head(block: Any) -> tuple[str, int]:
     return block["number"], int(block["timestamp"], 16)
 
 
-def _first_event(logs: Any) -> tuple[bytes, str] | None:
-    if not logs:
-        return None
-    return from_hex(logs[0]["topics"][0], 32), to_hex(from_hex(logs[0]["transactionHash"], 32))
+def _events(logs: Any) -> list[tuple[bytes, str]]:
+    """Return the event and the transaction of each log."""
+    return [
+        (from_hex(log["topics"][0], 32), to_hex(from_hex(log["transactionHash"], 32)))
+        for log in logs
+    ]
 
 
 def _hashes(logs: Any) -> list[str]:
