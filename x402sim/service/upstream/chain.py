@@ -26,7 +26,8 @@ BLOCKS_AT_ONCE, MOST_PARTS = 2_000, 100
 """
 _HEADERS: Headers = [(b"content-type", b"application/json")]
 _USES = (abi.AUTHORIZATION_USED, abi.AUTHORIZATION_CANCELED)
-Read, Found = TypeVar("Read"), TypeVar("Found")
+Read = TypeVar("Read")
+Found = TypeVar("Found")
 
 
 class OnChain(msgspec.Struct, frozen=True):
