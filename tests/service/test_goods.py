@@ -16,7 +16,7 @@ from starlette.responses import Response
 from tests.rig import ServiceRig, scene
 from tests.service.standard import On, settlement_of, sign
 from x402sim.events import DebitUndone
-from x402sim.http.web import CONNECTION
+from x402sim.http.web import CONNECTION, Refused
 from x402sim.service.goods import Good, Shop
 from x402sim.service.settings import Settings
 from x402sim.service.sources import fixed, flagged, goods_of, of_openapi, read_good, selling
@@ -174,6 +174,37 @@ async def test_a_session_pays_for_answers_only(rig: ServiceRig) -> None:
     RUNS.clear()
     assert (await rig.http.post("/broken", headers=session)).status_code == 402
     assert not RUNS
+
+
+FAILURES: dict[str, Exception] = {
+    "/bug": KeyError("city"), "/none": HTTPException(404, "No such city"),
+    "/late": Refused(504, "Late", "no answer"),
+}  # fmt: skip
+
+
+def fails_once(request: Request) -> str:
+    if (path := request.url.path) not in RUNS:
+        RUNS.append(path)
+        raise FAILURES[path]
+    return "done"
+
+
+@pytest.mark.parametrize(("path", "status"), [("/bug", 500), ("/none", 404), ("/late", 504)])
+def test_an_endpoint_that_fails_after_its_payment_says_that_it_is_paid(
+    path: str, status: int
+) -> None:
+    sold = goods_of({f"GET {name} 0.01": fails_once for name in FAILURES})
+    settings = selling(Settings(phase=0, payment_flow="upfront"), sold)
+
+    async def play(rig: ServiceRig) -> None:
+        payment = sign(rig, 2, await rig.http.get(path))
+        failed = await rig.http.get(path, headers=payment)
+        assert (failed.status_code, settlement_of(2, failed).success) == (status, True)
+        assert (await rig.http.get(path, headers=payment)).text == "done"
+        assert rig.transfers() == 1
+
+    RUNS.clear()
+    scene(play, lambda: ServiceRig(settings=settings))()
 
 
 async def slow(request: Request) -> str:

@@ -4,16 +4,18 @@ Clauses: 1/repeat-served, 4.2/price, 4.2/quote, 4.3/list, 4.4/deposit-402, 4.4/d
 9/no-version-segment.
 """
 
+import logging
 import re
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import assert_never
 from urllib.parse import unquote
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -38,6 +40,7 @@ from x402sim.service.state import Service
 from x402sim.service.unsettled import record_refusal
 from x402sim.service.upstream.api import Passed, plain_path
 
+log = logging.getLogger("x402sim")
 Handler = Callable[[Service, Request], Awaitable[Response]]
 Work = gate.Work
 _HEADER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t -~\x80-\xff]*")
@@ -227,11 +230,26 @@ async def _make_and_settle(
             answer.headers.update(receipt)
             return answer
         await one_step.spend(service, paid, answer, web.connection(request))
-    except web.Refused as failed:
+    except (Unpaid, ClientDisconnect, sqlite3.Error):
+        raise
+    except Exception as failed:
         if not receipt:
             raise
-        return web.answer(ErrorBody(failed.error, failed.reason), failed.status, receipt)
+        return _failed(request, failed, receipt)
     return answer
+
+
+def _failed(request: Request, failed: Exception, receipt: Mapping[str, str]) -> Response:
+    """Return the error of an endpoint that has failed, with the receipt of what was paid."""
+    match failed:
+        case web.Refused():
+            body, status = ErrorBody(failed.error, failed.reason), failed.status
+        case HTTPException():
+            body, status = ErrorBody(failed.detail), failed.status_code
+        case _:
+            log.error("%s %s failed", request.method, request.url.path, exc_info=failed)
+            body, status = ErrorBody(RequestError.INTERNAL.text), 500
+    return web.answer(body, status, receipt)
 
 
 async def pay(service: Service, request: Request) -> Response:
