@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response, StreamingResponse
 
 import x402sim
 from tests.cli.runner import run
@@ -298,6 +298,32 @@ def test_an_answer_that_cannot_be_sent_is_not_charged(headers: dict[str, str]) -
         answer = in_one_step(http, server, 2)("/odd")
         assert (answer.status_code, answer.json()["error"]) == (500, "Answer cannot be sent")
         assert earned(server) == 0
+
+
+async def drops(count: int) -> AsyncIterator[bytes]:
+    for _ in range(count):
+        yield b"x" * 1024
+
+
+def test_a_file_and_a_stream_are_sold_whole(tmp_path: Path) -> None:
+    (tmp_path / "report.txt").write_text("a report")
+    sells = {
+        "GET /file 0.01": lambda _: FileResponse(tmp_path / "report.txt"),
+        "GET /stream 0.01": lambda _: StreamingResponse(drops(3), headers={"X-A": "b"}),
+        "GET /endless 0.01": lambda _: StreamingResponse(drops(1 << 20)),
+    }
+    with LocalServer(sells=sells) as server, plain(server) as http:
+        pay = in_one_step(http, server, 2)
+        file, stream = pay("/file"), pay("/stream")
+        assert (file.text, file.headers["content-type"]) == (
+            "a report",
+            "text/plain; charset=utf-8",
+        )
+        assert (len(stream.content), stream.headers["x-a"]) == (3072, "b")
+        assert stream.headers.get_list("content-length") == ["3072"]
+        earlier = earned(server)
+        assert pay("/endless").status_code == 500
+        assert earned(server) == earlier
 
 
 async def echo(request: Any) -> bytes:
