@@ -114,6 +114,13 @@ def test_a_tool_gives_what_http_gives_whatever_its_bytes_are() -> None:
     assert data["resource"]["mimeType"] == "application/octet-stream"
 
 
+@pytest.mark.parametrize("arguments", [[1], "7", 7, True, None, {}, {"name": "7"}])
+def test_arguments_without_what_the_path_needs_are_wrong(arguments: Any) -> None:
+    with LocalServer(sells={"GET /users/{id} 0.01": "one"}) as server:
+        said = rpc(server, "tools/call", name="get_users_id", arguments=arguments).json()
+    assert said["error"]["code"] == -32602
+
+
 def test_pay_buys_a_tool(server: LocalServer) -> None:
     order = json.dumps(ORDER)
     done = runner.run("pay", f"{server.url}/mcp", "--tool", "quote", "--arguments", order)

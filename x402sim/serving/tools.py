@@ -51,9 +51,11 @@ class Tool:
 
     def filled(self, given: Any) -> tuple["Tool", bytes]:
         """Return the tool at the path of these arguments, and the body; raises `KeyError`."""
-        path, rest = self.path, dict(given) if isinstance(given, dict) and self.holes else given
+        path, rest = self.path, given
+        if self.holes:
+            rest = dict(given) if isinstance(given, dict) else {}
         for name in self.holes:
-            path = path.replace(f"{{{name}}}", quote(str((rest or {}).pop(name))))
+            path = path.replace(f"{{{name}}}", quote(str(rest.pop(name))))
         body = encode({} if rest is None else rest) if self.method in _WITH_BODY else b""
         return replace(self, path=path), body
 
