@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from tests.rig import ServiceRig, scene
 from tests.service.standard import On, settlement_of, sign
+from x402sim.clock import stopwatch
 from x402sim.events import DebitUndone
 from x402sim.http.web import CONNECTION, Refused
 from x402sim.service.goods import Good, Shop
@@ -62,11 +63,23 @@ def shop(*goods: str) -> Shop:
         ("/*", ["/", "/a", "/a/b"], []),
         ("/", ["/"], ["/a"]),
         ("/a.b", ["/a.b"], ["/acb"]),
+        ("/q/{a}-{b}", ["/q/x-y", "/q/--y", "/q/x--", "/q/x-y-z/"], ["/q/-y", "/q/x-", "/q/a/-b"]),
+        ("/q/*-*.csv", ["/q/-.csv", "/q/a-b-c.csv", "/q/a.csv-.csv"], ["/q/a.csv", "/q/-/.csv"]),
+        ("/u/{id}/*", ["/u/17", "/u/17/", "/u/17/a/b"], ["/u", "/u/", "/v/17"]),
+        ("/u/{id}/x{b}/*", ["/u/xx/xx", "/u/1/x2/a/xb"], ["/u/1/x", "/u/x1"]),
+        ("/u/{id}-x/*", ["/u/a-x-x", "/u/a-x/b-x"], ["/u/a-xx", "/u/-x"]),
+        ("/{a}{b}", ["/xy"], ["/x", "/x/y"]),
     ],
 )
 def test_a_path_fits(pattern: str, fits: list[str], not_: list[str]) -> None:
     there = shop(f"{pattern} 1")
     assert [path for path in (*fits, *not_) if there.at(path, "GET")] == fits
+
+
+def test_a_long_path_is_compared_soon() -> None:
+    waited = stopwatch()
+    assert shop("/q/{a}-{b}-{c} 1", "/f/*-*-*.csv 1").at("/q/" + "-" * 1200 + "/x", "GET") is None
+    assert waited() < 0.5
 
 
 def test_an_exact_path_comes_before_one_with_holes() -> None:
