@@ -203,8 +203,12 @@ def _pattern(path: str) -> re.Pattern[str]:
     pattern = re.escape(parts[0])
     for n in range(1, len(parts), 2):
         hole, text = _HOLES.get(parts[n], "[^/]+"), re.escape(parts[n + 1])
-        is_last = parts[n + 2 :] in ([], ["/*", ""])
-        pattern += f"{hole}{text}" if is_last or not text else f"(?>{hole}?{text})"
+        if parts[n + 2 :] in ([], ["/*", ""]):
+            pattern += hole + text
+        elif text:
+            pattern += f"(?>{hole}?{text})"
+        else:  # the next hole takes all but the first character of this one
+            pattern += "" if hole.endswith("*") else "[^/]"
     return re.compile(f"{pattern}/?", re.IGNORECASE | re.DOTALL)
 
 
