@@ -1,6 +1,7 @@
 """A service rig for tests: they set its clock, break its links and count its money."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -219,6 +220,22 @@ def after(count: int, fault: Fault) -> Fault:
         nonlocal passed
         passed += 1
         return await (deliver() if passed <= count else fault(request, deliver))
+
+    return on
+
+
+def logs_of_few_blocks(rig: ServiceRig, most: int) -> Fault:
+    """Refuse logs of more blocks, as most public nodes do beyond some thousands."""
+
+    async def on(request: httpx.Request, deliver: Deliver) -> httpx.Response:
+        call = json.loads(request.content)
+        if call["method"] == "eth_getLogs":
+            wanted, height = call["params"][0], rig.parts.chain.machine.state.height
+            last = height if wanted["toBlock"] == "latest" else int(wanted["toBlock"], 16)
+            if last - int(wanted["fromBlock"], 16) >= most:
+                error = {"code": -32000, "message": f"maximum blocks distance: {most}"}
+                return httpx.Response(200, json={"jsonrpc": "2.0", "id": 1, "error": error})
+        return await deliver()
 
     return on
 

@@ -113,3 +113,23 @@ def test_nothing_is_signed_for_others_nor_by_a_locked_server(
         error = rpc.error(method, *asked)
         assert error["code"] == -32000
         assert says in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("types", "message"),
+    [
+        ({"Order": [{"name": "all", "type": "uint256[]"}]}, {"all": [1] * 40_000}),
+        (
+            {
+                "Order": [{"name": "all", "type": "T0[]"}],
+                **{f"T{n}": [{"name": "next", "type": f"T{n + 1}"}] for n in range(400)},
+                "T400": [{"name": "value", "type": "uint256"}],
+            },
+            {"all": [{"next": None}] * 800},
+        ),
+    ],
+)
+def test_typed_data_that_takes_long_is_refused(unlocked: Rpc, types: Any, message: Any) -> None:
+    long = TYPED | {"types": TYPED["types"] | types, "message": message}
+    error = unlocked.error("eth_signTypedData_v4", OWNER, long)
+    assert "at most 32768 bytes, 256 objects and lists" in error["message"]

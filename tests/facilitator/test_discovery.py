@@ -10,7 +10,7 @@ from tests.asgi import Http
 from tests.chain.helpers import NOW_S, authorization, nonce
 from tests.facilitator.test_facilitator import Desk
 from tests.facilitator.test_standard import COMMON, VERSIONS, WANTED, asking
-from x402sim.clock import Clock
+from x402sim.clock import Clock, stopwatch
 from x402sim.facilitator.discovery import MAX_RESOURCES, MOST, Catalogue
 from x402sim.protocol.bazaar import BAZAAR, RESPONSES, Item
 from x402sim.protocol.x402 import RequirementsV2, Resource, StandardPayment, json_in
@@ -89,6 +89,15 @@ def payment(url: str, kind: str = "http", about: str | None = None, **more: Any)
         resource=Resource(url, about),
         extensions=declared,
     )
+
+
+def test_a_search_of_many_words_holds_nobody_up() -> None:
+    catalogue = Catalogue(Clock())
+    for number in range(100):
+        catalogue.note(payment(f"http://shop.test/{number}", about="ab " * 2000), TERMS)
+    waited = stopwatch()
+    assert catalogue.search({"query": "abc " * 2000}).resources == []
+    assert waited() < 1
 
 
 def test_the_last_comes_first_then_our_own_and_a_page_is_a_part() -> None:

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.responses import FileResponse, Response, StreamingResponse
 
 import x402sim
 from tests.cli.runner import run
@@ -31,6 +32,10 @@ from x402sim.suite.service.target import load as load_target
 PRICES = ["/premium/* 0.05", "POST /report 0.02"]
 
 
+CUT = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"
+CONTROL = b"HTTP/1.1 200 OK\r\nX-A: a\x01b\r\nContent-Length: 2\r\n\r\nok"
+
+
 class Shop(BaseHTTPRequestHandler):
     """An API that knows nothing of payments; it remembers what it was asked."""
 
@@ -43,8 +48,12 @@ class Shop(BaseHTTPRequestHandler):
         self.asked.append((self.command, self.path, headers, body))
         path = self.path.partition("?")[0]
         status = {"/premium/broken": 500, "/premium/moved": 302, "/openapi.json": 404}.get(path)
-        if path == "/premium/cut":
-            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+        if path.endswith("/both"):
+            both = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n"
+            self.wfile.write(both + b"4\r\nsold\r\n0\r\n\r\n")
+            return
+        if odd := {"/premium/cut": CUT, "/premium/control": CONTROL}.get(path):
+            self.wfile.write(odd)
             self.close_connection = True
             return
         answer = b"x" * 200 if path == "/premium/long" else json.dumps({"path": path}).encode()
@@ -117,7 +126,9 @@ Paywall = tuple[LocalServer, list[Any]]
 def test_a_free_path_is_passed_on(paywall: Paywall) -> None:
     server, asked = paywall
     with plain(server) as http:
-        answer = http.post("/free/a?b=c", content=b"d", headers={"X-Original-URL": "/premium/x"})
+        other = {"X-Original-URL": "/premium/x", "X_HTTP_Method_Override": "PUT"}
+        other |= {"X_Forwarded_For": "1.2.3.4"}  # WSGI reads _ as -
+        answer = http.post("/free/a?b=c", content=b"d", headers=other)
         assert answer.json() == {"path": "/free/a"}
         assert answer.headers.get_list("set-cookie") == ["a=1", "b=2"]
         assert answer.headers["cache-control"] == "public, max-age=600"
@@ -127,7 +138,12 @@ def test_a_free_path_is_passed_on(paywall: Paywall) -> None:
         assert (method, path, body) == ("POST", "/free/a?b=c", b"d")
         assert headers["host"] != server.url.removeprefix("http://")
         assert headers["x-forwarded-host"] == server.url.removeprefix("http://")
-        assert "x-original-url" not in headers
+        assert not {name for name in headers if "x-original" in name or "_" in name}
+
+
+def test_of_two_lengths_of_an_answer_its_chunks_count(paywall: Paywall) -> None:
+    with client(paywall[0], 3) as http:
+        assert [http.get(path).text for path in ("/free/both", "/premium/both")] == ["sold"] * 2
 
 
 def test_the_own_pages_of_the_service_stand_behind_those_of_the_api(paywall: Paywall) -> None:
@@ -163,7 +179,8 @@ def test_one_step(paywall: Paywall, version: int) -> None:
         assert pay.again().status_code == 402
         assert len(asked) == 1
         assert earned(server) - before == 50_000
-        for path, status in (("/premium/broken", 500), ("/premium/cut", 502)):
+        failures = (("/premium/broken", 500), ("/premium/cut", 502), ("/premium/control", 500))
+        for path, status in failures:
             failed = pay(path)
             assert failed.status_code == status, failed.text
         assert earned(server) - before == 50_000
@@ -190,9 +207,10 @@ def test_a_session_pays(paywall: Paywall) -> None:
     server, asked = paywall
     auth = SessionAuth(server.wallets[1], deposit="0.10", clock=server.clock)
     with plain(server, auth=auth) as http:
-        for path in ("/premium/broken", "/premium/a", "/premium/b"):
-            assert http.get(path).status_code == (500 if "broken" in path else 200)
-    assert [path for _, path, _, _ in asked] == ["/premium/broken", "/premium/a", "/premium/b"]
+        failed = {"/premium/broken": 500, "/premium/cut": 502}
+        for path in (*failed, "/premium/a", "/premium/b"):
+            assert http.get(path).status_code == failed.get(path, 200)
+    assert [path for _, path, _, _ in asked] == [*failed, "/premium/a", "/premium/b"]
 
 
 def test_without_a_payment_the_api_is_not_asked(paywall: Paywall) -> None:
@@ -212,6 +230,7 @@ def test_without_a_payment_the_api_is_not_asked(paywall: Paywall) -> None:
     [
         *("/x/../premium/a", "//premium/a", "/x/%2e%2e/premium/a", "/x\\..\\premium"),
         *("/premium;x/a", "/%2570remium/a", "/./premium/a", "/x/..%2fpremium"),
+        *("/premium/%ff", "/x/%c0%ae%c0%ae/premium/a"),
     ],
 )
 def test_a_path_that_servers_read_in_two_ways_is_refused(paywall: Paywall, target: str) -> None:
@@ -220,6 +239,27 @@ def test_a_path_that_servers_read_in_two_ways_is_refused(paywall: Paywall, targe
         request = http.build_request("GET", server.url, extensions={"target": target.encode()})
         assert http.send(request).status_code == 400
     assert not asked
+
+
+@pytest.mark.parametrize(
+    ("price", "target"),
+    [
+        ("/users/{id} 0.05", "/users/a%2Fb"),
+        ("/files/*.csv 0.05", "/files/a%2fb.csv"),
+        ("/users 0.05", "/users%2F"),
+    ],
+)
+def test_an_encoded_slash_makes_nothing_free(price: str, target: str) -> None:
+    """Many servers take it for a part of a name, and not for the end of one."""
+    with (
+        shop() as (url, asked),
+        LocalServer(sells=tuple(behind(url, [price]))) as server,
+        plain(server) as http,
+    ):
+        for path in (target, "/free/a%2Fb"):
+            sent = http.build_request("GET", server.url, extensions={"target": path.encode()})
+            http.send(sent)
+        assert [path for _, path, _, _ in asked] == ["/free/a%2Fb"]
 
 
 def test_an_api_that_is_off_is_said() -> None:
@@ -249,6 +289,41 @@ def test_python_sells() -> None:
     with LocalServer(sells=sells) as server, client(server) as http:
         assert http.get("/weather").json() == {"sky": "blue"}
         assert http.post("/echo", content=b"abc").text == "abc"
+
+
+@pytest.mark.parametrize("headers", [{"X-A": "a\nb"}, {"X A": "b"}, {"X-A": "\x7f"}])
+def test_an_answer_that_cannot_be_sent_is_not_charged(headers: dict[str, str]) -> None:
+    sells = {"GET /odd 0.01": lambda _: Response("sold", headers=headers)}
+    with LocalServer(sells=sells) as server, plain(server) as http:
+        answer = in_one_step(http, server, 2)("/odd")
+        assert (answer.status_code, answer.json()["error"]) == (500, "Answer cannot be sent")
+        assert earned(server) == 0
+
+
+async def drops(count: int) -> AsyncIterator[bytes]:
+    for _ in range(count):
+        yield b"x" * 1024
+
+
+def test_a_file_and_a_stream_are_sold_whole(tmp_path: Path) -> None:
+    (tmp_path / "report.txt").write_text("a report")
+    sells = {
+        "GET /file 0.01": lambda _: FileResponse(tmp_path / "report.txt"),
+        "GET /stream 0.01": lambda _: StreamingResponse(drops(3), headers={"X-A": "b"}),
+        "GET /endless 0.01": lambda _: StreamingResponse(drops(1 << 20)),
+    }
+    with LocalServer(sells=sells) as server, plain(server) as http:
+        pay = in_one_step(http, server, 2)
+        file, stream = pay("/file"), pay("/stream")
+        assert (file.text, file.headers["content-type"]) == (
+            "a report",
+            "text/plain; charset=utf-8",
+        )
+        assert (len(stream.content), stream.headers["x-a"]) == (3072, "b")
+        assert stream.headers.get_list("content-length") == ["3072"]
+        earlier = earned(server)
+        assert pay("/endless").status_code == 500
+        assert earned(server) == earlier
 
 
 async def echo(request: Any) -> bytes:

@@ -1,5 +1,7 @@
 """The MCP server of `serve`: a tool is sold as the same thing over HTTP is."""
 
+import base64
+import gzip
 import json
 import time
 from collections.abc import Iterator
@@ -7,6 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 
 from tests.cli import runner
 from tests.serve.driver import ORDER
@@ -87,6 +91,34 @@ def test_a_tool_is_bought_and_is_a_payment_like_any_other(server: LocalServer) -
     assert auth.settlements[0].transaction == transfer.tx_hash
     settled = [it.event for it in server.journal if isinstance(it.event, PaymentSettled)]
     assert settled[-1].tx_hash == transfer.tx_hash
+
+
+def page(request: Request) -> Any:
+    """Return a page, compressed for whoever takes that, as most servers do."""
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return "a page"
+    return Response(gzip.compress(b"a page"), headers={"content-encoding": "gzip"})
+
+
+def test_a_tool_gives_what_http_gives_whatever_its_bytes_are() -> None:
+    image = bytes(range(256))
+    sells = {"GET /page 0.01": page, "GET /image 0.01": image}
+    with LocalServer(sells=sells) as server, client(server, PaymentAuth(server.wallets[0])) as http:
+        asked = [tool_request(f"{server.url}/mcp", name, {}) for name in ("get_page", "get_image")]
+        for each in asked:
+            each.headers["Accept-Encoding"] = "gzip"  # of the message, not of what is sold
+        (text,), (data,) = (http.send(each).json()["content"] for each in asked)
+    assert text == {"type": "text", "text": "a page"}
+    assert data["type"] == "resource"
+    assert base64.b64decode(data["resource"]["blob"]) == image
+    assert data["resource"]["mimeType"] == "application/octet-stream"
+
+
+@pytest.mark.parametrize("arguments", [[1], "7", 7, True, None, {}, {"name": "7"}])
+def test_arguments_without_what_the_path_needs_are_wrong(arguments: Any) -> None:
+    with LocalServer(sells={"GET /users/{id} 0.01": "one"}) as server:
+        said = rpc(server, "tools/call", name="get_users_id", arguments=arguments).json()
+    assert said["error"]["code"] == -32602
 
 
 def test_pay_buys_a_tool(server: LocalServer) -> None:

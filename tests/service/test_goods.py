@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tests.rig import ServiceRig, scene
-from tests.service.standard import settlement_of, sign
+from tests.service.standard import On, settlement_of, sign
+from x402sim.clock import stopwatch
+from x402sim.events import DebitUndone
+from x402sim.http.web import CONNECTION, Refused
 from x402sim.service.goods import Good, Shop
 from x402sim.service.settings import Settings
 from x402sim.service.sources import fixed, flagged, goods_of, of_openapi, read_good, selling
@@ -59,11 +63,25 @@ def shop(*goods: str) -> Shop:
         ("/*", ["/", "/a", "/a/b"], []),
         ("/", ["/"], ["/a"]),
         ("/a.b", ["/a.b"], ["/acb"]),
+        ("/q/{a}-{b}", ["/q/x-y", "/q/--y", "/q/x--", "/q/x-y-z/"], ["/q/-y", "/q/x-", "/q/a/-b"]),
+        ("/q/*-*.csv", ["/q/-.csv", "/q/a-b-c.csv", "/q/a.csv-.csv"], ["/q/a.csv", "/q/-/.csv"]),
+        ("/u/{id}/*", ["/u/17", "/u/17/", "/u/17/a/b"], ["/u", "/u/", "/v/17"]),
+        ("/u/{id}/x{b}/*", ["/u/xx/xx", "/u/1/x2/a/xb"], ["/u/1/x", "/u/x1"]),
+        ("/u/{id}-x/*", ["/u/a-x-x", "/u/a-x/b-x"], ["/u/a-xx", "/u/-x"]),
+        ("/{a}{b}", ["/xy"], ["/x", "/x/y"]),
     ],
 )
 def test_a_path_fits(pattern: str, fits: list[str], not_: list[str]) -> None:
     there = shop(f"{pattern} 1")
     assert [path for path in (*fits, *not_) if there.at(path, "GET")] == fits
+
+
+def test_a_long_path_is_compared_soon() -> None:
+    waited = stopwatch()
+    there = shop("/q/{a}-{b}-{c} 1", "/f/**/**/*.csv 1", "/f/{a}{b}{c}/x 1")
+    for path in ("/q/" + "-" * 1200 + "/x", "/f/" + "a" * 600 + "/" + "a" * 600):
+        assert there.at(path, "GET") is None
+    assert waited() < 0.5
 
 
 def test_an_exact_path_comes_before_one_with_holes() -> None:
@@ -171,6 +189,78 @@ async def test_a_session_pays_for_answers_only(rig: ServiceRig) -> None:
     RUNS.clear()
     assert (await rig.http.post("/broken", headers=session)).status_code == 402
     assert not RUNS
+
+
+FAILURES: dict[str, Exception] = {
+    "/bug": KeyError("city"), "/none": HTTPException(404, "No such city"),
+    "/late": Refused(504, "Late", "no answer"),
+}  # fmt: skip
+
+
+def fails_once(request: Request) -> str:
+    if (path := request.url.path) not in RUNS:
+        RUNS.append(path)
+        raise FAILURES[path]
+    return "done"
+
+
+@pytest.mark.parametrize(("path", "status"), [("/bug", 500), ("/none", 404), ("/late", 504)])
+def test_an_endpoint_that_fails_after_its_payment_says_that_it_is_paid(
+    path: str, status: int
+) -> None:
+    sold = goods_of({f"GET {name} 0.01": fails_once for name in FAILURES})
+    settings = selling(Settings(phase=0, payment_flow="upfront"), sold)
+
+    async def play(rig: ServiceRig) -> None:
+        payment = sign(rig, 2, await rig.http.get(path))
+        failed = await rig.http.get(path, headers=payment)
+        assert (failed.status_code, settlement_of(2, failed).success) == (status, True)
+        assert (await rig.http.get(path, headers=payment)).text == "done"
+        assert rig.transfers() == 1
+
+    RUNS.clear()
+    scene(play, lambda: ServiceRig(settings=settings))()
+
+
+async def slow(request: Request) -> str:
+    RUNS.append(request.url.path)
+    await asyncio.sleep(0.02)
+    return "done"
+
+
+@partial(selling_scene, sells={"POST /slow 0.05": slow})
+async def test_a_session_causes_no_more_work_at_once_than_it_pays_for(rig: ServiceRig) -> None:
+    RUNS.clear()
+    session = {"X-Session-Id": (await rig.open_session("0.10"))["sessionId"]}
+    at_once = [rig.http.post("/slow", headers=session) for _ in range(5)]
+    answers = await asyncio.gather(*at_once)
+    assert sorted(each.status_code for each in answers) == [200, 200, 402, 402, 402]
+    assert len(RUNS) == 2
+
+
+class Leaving(On):
+    """A client that leaves during the work."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = [True, False]
+
+    def is_closed(self) -> bool:
+        return self.looks.pop()
+
+
+@pytest.mark.parametrize("client", [On(answered=False), Leaving()])
+@selling_scene
+async def test_a_session_is_not_debited_for_work_whose_answer_is_not_written(
+    rig: ServiceRig, client: On
+) -> None:
+    session = (await rig.open_session("0.05"))["sessionId"]
+    inner = rig.wires["service"].inner
+    app, inner.app = inner.app, lambda scope, *io: app({**scope, CONNECTION: client}, *io)
+    await rig.http.get("/premium/a", headers={"X-Session-Id": session})
+    inner.app = app
+    assert DebitUndone in {type(each.event) for each in rig.parts.journal}
+    assert (await rig.http.get(f"/api/sessions/{session}")).json()["released"] == "0"
 
 
 @selling_scene

@@ -13,7 +13,17 @@ from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tests.rig import ServiceRig, answer, beside, broken, lose_answer, lose_request, only, scene
+from tests.rig import (
+    ServiceRig,
+    answer,
+    beside,
+    broken,
+    logs_of_few_blocks,
+    lose_answer,
+    lose_request,
+    only,
+    scene,
+)
 from tests.service.standard import On
 from x402sim import events
 from x402sim.chain.base import Call
@@ -45,6 +55,7 @@ from x402sim.service.app import service_app
 from x402sim.service.settings import Settings
 from x402sim.service.sources import flagged, goods_of, read_good, selling
 from x402sim.service.state import restarted
+from x402sim.service.upstream import chain
 
 MAXIMUM, USED = 50_000, 12_300
 Scene = Callable[["MeteredRig"], Awaitable[None]]
@@ -116,13 +127,6 @@ class MeteredRig(ServiceRig):
 
 def metered_scene(test: Scene) -> Callable[..., None]:
     return scene(test, MeteredRig)
-
-
-async def without_logs(request: httpx.Request, deliver: Any) -> httpx.Response:
-    """Let a node show no logs."""
-    if json.loads(request.content)["method"] == "eth_getLogs":
-        return httpx.Response(200, json={"jsonrpc": "2.0", "id": 1, "result": []})
-    return await deliver()
 
 
 def receipt(answer: httpx.Response) -> Any:
@@ -301,30 +305,6 @@ async def test_a_settlement_that_did_not_arrive_is_sent_again_without_new_work(r
 
 
 @metered_scene
-async def test_a_settlement_whose_logs_come_after_the_deadline_is_served(rig):
-    headers = await rig.ready()
-    with broken(rig, "facilitator", only("/settle", lose_answer)), broken(rig, "rpc", without_logs):
-        assert (await rig.chat(headers)).status_code == 409
-        rig.now[0] += 1000
-        await rig.parts.chain.mine()
-        await metered.reconcile(rig.service)
-    assert rig.earned == USED
-    assert (await rig.chat(headers)).text == "hello"
-    assert (rig.works, rig.earned, rig.events(events.UsageFailed)) == (1, USED, [])
-
-
-@metered_scene
-async def test_a_nonce_without_a_settlement_is_given_up_an_hour_after_the_deadline(rig):
-    headers = await rig.ready()
-    with broken(rig, "facilitator", only("/settle", lose_answer)), broken(rig, "rpc", without_logs):
-        await rig.chat(headers)
-        rig.now[0] += 1000 + metered.LATE_S
-        await rig.parts.chain.mine()
-        await metered.reconcile(rig.service)
-    assert len(rig.events(events.UsageFailed)) == 1
-
-
-@metered_scene
 async def test_one_transfer_pays_for_one_message_whatever_the_calldata_names(rig):
     """A payer cancels a nonce, and names the message in the calldata of another payment."""
     first, second = await rig.ready(), await rig.ready()
@@ -395,6 +375,51 @@ async def test_a_message_that_the_payer_cancels_during_the_work_buys_nothing(rig
     assert "not by this payment" in (await rig.chat(headers)).json()["reason"]
     assert rig.wires["facilitator"].seen == [], "a used nonce is not settled again"
     assert (rig.works, rig.earned) == (1, 0)
+    rig.now[0] += 1_000 + metered.LATE_S
+    await rig.parts.chain.mine()
+    await metered.reconcile(rig.service)
+    assert len(rig.events(events.UsageFailed)) == 1
+
+
+@metered_scene
+async def test_a_node_that_does_not_show_the_transaction_yet_ends_no_paid_message(rig):
+    """A node behind another shows no events of the newest block: with an old message, too."""
+
+    async def behind(request: httpx.Request, deliver: Any) -> httpx.Response:
+        none = httpx.Response(200, json={"jsonrpc": "2.0", "id": 1, "result": []})
+        return none if b"eth_getLogs" in request.content else await deliver()
+
+    known, owed = await rig.ready(), rig.signed(await rig.http.get("/chat"))
+    rig.service.store.usages.delivered = lambda payment_id: None  # as a client that hangs up
+    assert (await rig.chat(known)).text == "hello"
+    with broken(rig, "rpc", behind), broken(rig, "facilitator", only("/settle", lose_answer)):
+        assert (await rig.chat(owed)).json()["error"] == "Settlement pending"
+        rig.now[0] += 301  # both messages have expired
+        await rig.parts.chain.mine()
+        await metered.reconcile(rig.service)
+    assert rig.events(events.UsageFailed) == []
+    await metered.reconcile(rig.service)
+    assert len(rig.events(events.UsageSettled)) == 2
+    assert (await rig.chat(owed)).text == "hello"
+    assert (rig.works, rig.earned) == (2, 2 * USED)
+
+
+@metered_scene
+async def test_a_settlement_is_found_at_a_node_that_gives_logs_of_few_blocks(rig):
+    headers = await rig.ready()
+    with (
+        broken(rig, "facilitator", only("/settle", lose_answer)),
+        broken(rig, "rpc", logs_of_few_blocks(rig, 0)),
+    ):
+        assert (await rig.chat(headers)).json()["error"] == "Settlement pending"
+    await rig.parts.chain.mine(40)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        broken(rig, "rpc", logs_of_few_blocks(rig, 10)),
+    ):
+        patch.setattr(chain, "AT_ONCE", 100)
+        assert (await rig.chat(headers)).text == "hello"
+    assert (rig.works, rig.earned) == (1, USED)
 
 
 @metered_scene

@@ -107,6 +107,15 @@ async def test_two_lengths_become_one():
     assert b"Content-Length" not in dict(heard.headers)
 
 
+@bounded
+async def test_of_two_lengths_of_an_answer_its_chunks_count():
+    both = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n"
+    without, through = await with_and_without(GET, both + b"4\r\nsold\r\n0\r\nX-Sum: 1\r\n\r\n")
+    without[0].headers.remove((b"Content-Length", b"9"))
+    assert through == without
+    assert through[0].ended == "whole"
+
+
 @pytest.mark.parametrize("method", [b"GET", b"HEAD", b"POST"])
 @pytest.mark.parametrize("name", ANSWERS)
 @bounded

@@ -556,6 +556,43 @@ def test_proofs_of_a_test_network_are_recorded():
     assert proof in watch.text
 
 
+HEADER = signed(NOW_S, MAIN)
+PROOFS = {"pay_": "pay_" + "Ab3_" * 20, "session_": "session_" + "a1" * 20}
+SAID = {
+    "a record's path": {"target": f"/api/payments/{PROOFS['pay_']}"},
+    "a session's path": {"target": f"/api/sessions/{PROOFS['session_']}"},
+    "a query": {"target": f"/w?id={PROOFS['pay_']}", "sent": {"X-Payment-Id": PROOFS["pay_"]}},
+    "a redirect": {"status": 302, "answered": {"Location": f"/w?id={PROOFS['pay_']}"}},
+    "a text": {"answer": f"it is {PROOFS['pay_']}".encode()},
+    "another field": {"answer": {"url": f"/api/sessions/{PROOFS['session_']}"}},
+    "an error": {"answer": {"error": f"ask for {PROOFS['pay_']}"}, "status": 402},
+    "a signature in a path": {"target": f"/w/{signature_of(HEADER)}"},
+    "a signature in a query": {"target": f"/w?signature={signature_of(HEADER)}"},
+    "a payment in a path": {"target": f"/w/{HEADER}"},
+    "a payment in an error": {"answer": {"error": f"bad: {HEADER}"}, "status": 402},
+    "an API key": {"sent": {"X-Api-Key": "pay_of_a_customer"}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("allow", [False, True])
+@pytest.mark.parametrize("where", SAID)
+def test_proofs_and_signatures_are_recorded_nowhere(where, allow):
+    secrets = (*PROOFS.values(), signature_of(HEADER)[2:], HEADER[300:400], "of_a_customer")
+    for first in ([], [offer(1, MAIN)]):
+        watch, fields = Watch(allow_mainnet=allow), SAID[where]
+        sent = {"PAYMENT-SIGNATURE": HEADER} | fields.get("sent", {})
+        watch.see(*first, exchange(2, **fields | {"sent": sent}))
+        if "signature" not in where and "payment" not in where:  # such a one is no payment's
+            watch.see(exchange(3, **fields))
+        assert [each for each in secrets if each in watch.text] == []
+
+
+def test_a_name_like_that_of_an_id_is_no_proof():
+    watch, goods = Watch(allow_mainnet=True), b'{"session_duration_in_minutes":5}'
+    watch.see(offer(1, MAIN), paid(2, HEADER, MAIN, answer=goods))
+    assert "session_duration_in_minutes" in watch.text
+
+
 def test_what_another_scheme_can_spend_is_not_recorded():
     watch = Watch(allow_mainnet=True)
     payment = {

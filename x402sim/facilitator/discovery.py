@@ -29,6 +29,10 @@ MOST, DEFAULT_LIMIT = 100, 20
 MAX_RESOURCES = 1000
 """How many resources are kept; the resource with the oldest payment is dropped first."""
 MAX_ITEM_BYTES = 8192
+MOST_WORDS, MOST_TEXT = 16, 500
+"""The most words of a search, and characters of a resource's text, that are compared: a search is
+one turn of the loop.
+"""
 MAX_REASON = 200
 """The most characters of a reason for a rejection."""
 
@@ -114,12 +118,12 @@ class Catalogue:
 
     def search(self, query: Mapping[str, str]) -> Found:
         """Return the resources with most of the words of `query`; raises `ValueError`."""
-        words = query.get("query", "").lower().split()
+        words = query.get("query", "").lower().split()[:MOST_WORDS]
         if not words:
             raise ValueError("query must have a word to search for")
         limit = min(MOST, _number(query, "limit", DEFAULT_LIMIT, 1, MAX_RESOURCES))
         texts = [
-            (f"{item.resource} {item.description or ''}".lower(), item)
+            (f"{item.resource} {item.description or ''}"[:MOST_TEXT].lower(), item)
             for item in self._filtered(query)
         ]
         hits = [(sum(word in text for word in words), item) for text, item in texts]

@@ -178,7 +178,8 @@ def result_of(
 ) -> dict[str, Any]:
     """Return an answer of HTTP as the result of a tool; `headers` must find names in any case.
 
-    `resource` is the tool's URL, which an offer names. Another error is a text.
+    `resource` is the tool's URL, which an offer names. Another error is a text, and bytes that are
+    no text are a resource.
     """
     receipt = x402.json_in(headers.get(x402.RESPONSE_HEADERS[2]))
     meta = {} if receipt is None else {"_meta": {RESPONSE: receipt}}
@@ -189,8 +190,15 @@ def result_of(
     value = decoded(body)
     is_error = {"isError": True} if status >= 400 else {}
     whole = {"structuredContent": value} if isinstance(value, dict) and not is_error else {}
-    told = {"content": [{"type": "text", "text": body.decode("utf-8", "replace")}]}
-    return {**is_error, **whole, **(told if value is None else _texts(value)), **meta}
+    told: dict[str, Any]
+    try:
+        told = {"type": "text", "text": body.decode()}
+    except UnicodeDecodeError:
+        data = {"uri": resource, "blob": b64encode(body).decode()}
+        data |= {"mimeType": headers.get("content-type") or "application/octet-stream"}
+        told = {"type": "resource", "resource": data}
+    content = {"content": [told]} if value is None else _texts(value)
+    return {**is_error, **whole, **content, **meta}
 
 
 def _texts(value: Any) -> dict[str, Any]:

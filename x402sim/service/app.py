@@ -4,14 +4,18 @@ Clauses: 1/repeat-served, 4.2/price, 4.2/quote, 4.3/list, 4.4/deposit-402, 4.4/d
 9/no-version-segment.
 """
 
+import logging
+import re
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import assert_never
+from urllib.parse import unquote
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -36,8 +40,11 @@ from x402sim.service.state import Service
 from x402sim.service.unsettled import record_refusal
 from x402sim.service.upstream.api import Passed, plain_path
 
+log = logging.getLogger("x402sim")
 Handler = Callable[[Service, Request], Awaitable[Response]]
-Work = Callable[[], Awaitable[Response]]
+Work = gate.Work
+_HEADER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t -~\x80-\xff]*")
+_SLASH = re.compile("%2f", re.IGNORECASE)
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"]
 
 
@@ -65,7 +72,13 @@ async def perp_market(service: Service, request: Request) -> Response:
 async def own_good(service: Service, built_in: Starlette, request: Request) -> Response | Starlette:
     """Any other path: a good of the user, for sale or free, or a path of every service."""
     path = plain_path(request)
-    found = service.env.shop.at(resource := request.scope["path"], request.method)
+    shop, as_name = service.env.shop, unquote(_SLASH.sub("_", path))
+    if shop.price(resource := request.scope["path"]) != shop.price(as_name):
+        reason = (
+            "its encoded / would change the price, as some servers take it for a part of a name"
+        )
+        raise web.Refused(400, "Invalid path", reason)
+    found = shop.at(resource, request.method)
     if found is None:
         return built_in
     whole = Request(request.scope, _again(await web.read_body(request), request.receive))
@@ -79,12 +92,21 @@ async def own_good(service: Service, built_in: Starlette, request: Request) -> R
         raise web.Refused(414, "Path too long", f"a path for sale has at most {MAX_PATH} bytes")
 
     async def made() -> Response:
-        return await found.good.answer(whole)
+        return _sendable(await found.good.answer(whole))
 
     if found.good.upto or (found.good.permit2 and metered.pays(request)):
         return await metered.sell(service, request, resource, found, made)
     answer = await sell(service, request, resource, made, own=found)
     return await metered.beside(service, found, answer) if found.good.permit2 else answer
+
+
+def _sendable(answer: Response) -> Response:
+    """Return an answer; raises `Refused`, before anybody pays, if no connection could send it."""
+    for name, value in answer.raw_headers:
+        if not _HEADER.fullmatch(b"%b: %b" % (name, value)):
+            reason = f"the header {name.decode('latin-1')[:80]!r} is malformed"
+            raise web.Refused(500, "Answer cannot be sent", reason)
+    return answer
 
 
 class _Unread(Response):
@@ -165,14 +187,13 @@ async def _sell_from_session(
     answer_paid: Work,
     own: Found | None,
 ) -> Response:
-    """Make the answer, then debit the session; raises `Unpaid` if it cannot pay."""
-    can_pay = partial(proofs.session_has_budget, service, session.session_id, session.amount_base)
-    if own and own.good.works and not await can_pay():
-        raise Unpaid
+    """Make the answer and debit the session; raises `Unpaid` if it cannot pay."""
+    if own and own.good.works:
+        return await gate.spend_before(service, session, answer_paid, web.connection(request))
     try:
         answer = await answer_paid()
     except web.Refused:  # only a payer who can pay sees it: decision 4.2/gate-before-body
-        if await can_pay():
+        if await proofs.session_has_budget(service, session.session_id, session.amount_base):
             raise
         raise Unpaid from None
     if answer.status_code < 400:
@@ -209,11 +230,26 @@ async def _make_and_settle(
             answer.headers.update(receipt)
             return answer
         await one_step.spend(service, paid, answer, web.connection(request))
-    except web.Refused as failed:
+    except (Unpaid, ClientDisconnect, sqlite3.Error):
+        raise
+    except Exception as failed:
         if not receipt:
             raise
-        return web.answer(ErrorBody(failed.error, failed.reason), failed.status, receipt)
+        return _failed(request, failed, receipt)
     return answer
+
+
+def _failed(request: Request, failed: Exception, receipt: Mapping[str, str]) -> Response:
+    """Return the error of an endpoint that has failed, with the receipt of what was paid."""
+    match failed:
+        case web.Refused():
+            body, status = ErrorBody(failed.error, failed.reason), failed.status
+        case HTTPException():
+            body, status = ErrorBody(failed.detail), failed.status_code
+        case _:
+            log.error("%s %s failed", request.method, request.url.path, exc_info=failed)
+            body, status = ErrorBody(RequestError.INTERNAL.text), 500
+    return web.answer(body, status, receipt)
 
 
 async def pay(service: Service, request: Request) -> Response:

@@ -3,11 +3,11 @@
 `find_pass` looks for the proof and changes nothing. Then the endpoint validates the body and
 prepares its answer. Last, the proof is spent: `spend` debits the session of a session id, and
 `one_step.spend` settles an authorization. A payment id costs nothing more. In this order a request
-that is not served costs nothing.
+that is not served costs nothing. An answer that costs work is debited before (`spend_before`).
 Clauses: 1/unpaid-402, 5/session-debit, 7/payment-required.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,8 @@ from x402sim.service.policies import ServeSettled
 from x402sim.service.proofs import served_id, session_has_budget
 from x402sim.service.sessions import undo_debit
 from x402sim.service.state import Service
+
+Work = Callable[[], Awaitable[Response]]
 
 
 class PaymentPass(msgspec.Struct, frozen=True):
@@ -87,6 +89,31 @@ async def spend(
     while the database commits, so a debit whose answer was not written is undone.
     """
     await web.require_client(connection)
+    content.background = _debit(service, session, connection)
+
+
+async def spend_before(
+    service: Service, session: SessionPass, work: Work, connection: Connection
+) -> Response:
+    """Debit a session, then make the answer: requests at once cause no work that nobody pays for.
+
+    The debit is undone if the answer is an error, or is not written. Raises as `spend` and `work`.
+    """
+    await web.require_client(connection)
+    undo, is_charged = _debit(service, session, connection), False
+    try:
+        answer = await work()
+        await web.require_client(connection)
+        is_charged = answer.status_code < 400
+    finally:
+        if not is_charged:
+            undo_debit(service, session.session_id, session.amount_base, session.resource)
+    answer.background = undo if is_charged else None
+    return answer
+
+
+def _debit(service: Service, session: SessionPass, connection: Connection) -> Any:
+    """Debit a session; return what undoes the debit unless the answer was written."""
     amount_base, now_ms = session.amount_base, service.clock.now_ms()
     sessions, session_id = service.store.sessions, session.session_id
     released = sessions.debit(session_id, amount_base, session.resource, now_ms)
@@ -96,8 +123,7 @@ async def spend(
         session_id=session_id, amount_base=amount_base, released_base=released
     )
     service.record(debited)
-    undo: Any = partial(_undo_unless_answered, service, session, connection)
-    content.background = undo
+    return partial(_undo_unless_answered, service, session, connection)
 
 
 async def _undo_unless_answered(

@@ -196,11 +196,20 @@ def plain_path(path: str) -> str:
 
 
 def _pattern(path: str) -> re.Pattern[str]:
+    """Return what a path must match. A hole ends at the first text that follows in the pattern, and
+    that is not tried again: else a long path would take minutes.
+    """
     parts = _HOLE.split(path if path.endswith("*") else path.rstrip("/"))
-    texts = (
-        _HOLES.get(part, "[^/]+") if n % 2 else re.escape(part) for n, part in enumerate(parts)
-    )
-    return re.compile("".join(texts) + "/?", re.IGNORECASE | re.DOTALL)
+    pattern = re.escape(parts[0])
+    for n in range(1, len(parts), 2):
+        hole, text = _HOLES.get(parts[n], "[^/]+"), re.escape(parts[n + 1])
+        if parts[n + 2 :] in ([], ["/*", ""]):
+            pattern += hole + text
+        elif text:
+            pattern += f"(?>{hole}?{text})"
+        else:  # the next hole takes all but the first character of this one
+            pattern += "" if hole.endswith("*") else "[^/]"
+    return re.compile(f"{pattern}/?", re.IGNORECASE | re.DOTALL)
 
 
 def _price(good: Good, decimals: int) -> int:

@@ -401,7 +401,13 @@ async def follow(service: Service, usage: Usage) -> tuple[Usage, bool]:
         _note_settled(service, usage, state.use.tx_hash, state.use.amount_base)
         if is_deep(service, state.use.block_number, state.height):
             usages.set_deep(payment_id)
-    elif state.head_s > usage.until_s + (LATE_S if state.is_used else 0):
+    elif state.is_used and (
+        await service.rpc.transaction(usage.tx_hash)
+        if usage.tx_hash
+        else state.head_s <= usage.until_s + LATE_S
+    ):
+        pass  # a node behind the head does not show the transaction yet
+    elif state.head_s > usage.until_s:
         if usages.fail(payment_id):
             failed = events.UsageFailed(payment_id=payment_id, used_base=usage.used or 0)
             service.record(failed)

@@ -3,6 +3,7 @@
 All return `Good`, for `Settings(sells=...)`.
 """
 
+import asyncio
 import inspect
 import json
 import mimetypes
@@ -16,13 +17,14 @@ from typing import Any
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Message
 
 from x402sim.http import web
 from x402sim.protocol.messages import encode
 from x402sim.protocol.money import to_base
 from x402sim.service.goods import AMOUNT_USED, Answer, Good
 from x402sim.service.settings import MOST_DECIMALS, Settings
-from x402sim.service.upstream.api import Api
+from x402sim.service.upstream.api import MAX_ANSWER_BYTES, Api
 from x402sim.text.program import install
 from x402sim.text.words import as_given
 
@@ -93,15 +95,37 @@ def _of_python(name: str, made: Any) -> Good:
     async def answer(request: Request) -> Response:
         value = made(request) if is_function else made
         value = await value if inspect.isawaitable(value) else value
-        if good.upto and isinstance(value, tuple):
-            body, used = value
-            return _with_use(_response(body), used)
-        return _response(value)
+        body, used = value if good.upto and isinstance(value, tuple) else (value, None)
+        if isinstance(body, Response) and not hasattr(body, "body"):  # a file, a stream
+            body = await _whole(body)
+        return _response(body) if used is None else _with_use(_response(body), used)
 
     good = read_good(name, answer)
     if good.upto and isinstance(made, tuple):
         to_base(made[1], MOST_DECIMALS)
     return replace(good, works=is_function and not good.upto)
+
+
+async def _whole(response: Response) -> Response:
+    """Return a response that is read whole, like an API's, before anybody pays for it."""
+    head, body = dict[str, Any](), bytearray()
+
+    async def send(message: Message) -> None:
+        head.update(message)
+        body.extend(message.get("body", b""))
+        if len(body) > MAX_ANSWER_BYTES:
+            raise ValueError(f"an answer for sale has at most {MAX_ANSWER_BYTES} bytes")
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError("nobody leaves")
+
+    scope = {"type": "http", "method": "GET", "headers": [], "asgi": {"spec_version": "2.4"}}
+    await response(scope, receive, send)
+    whole = Response(bytes(body), head["status"])
+    headers = [pair for pair in head["headers"] if pair[0] != b"content-length"]
+    whole.raw_headers = [*headers, (b"content-length", b"%d" % len(body))]
+    return whole
 
 
 def fixed(body: Any, media_type: str = "", status: int = 200) -> Answer:

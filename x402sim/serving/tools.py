@@ -28,7 +28,8 @@ PATH = "/mcp"
 _TOO_MUCH = frozenset(
     name.lower().encode()
     for name in (
-        *("Content-Length", "Content-Type", "Accept", "X-Payment-Id", "X-Session-Id"),
+        *("Content-Length", "Content-Type", "Accept", "Accept-Encoding"),
+        *("X-Payment-Id", "X-Session-Id"),
         *x402.PAYMENT_HEADERS.values(),
     )
 )
@@ -50,9 +51,11 @@ class Tool:
 
     def filled(self, given: Any) -> tuple["Tool", bytes]:
         """Return the tool at the path of these arguments, and the body; raises `KeyError`."""
-        path, rest = self.path, dict(given) if isinstance(given, dict) and self.holes else given
+        path, rest = self.path, given
+        if self.holes:
+            rest = dict(given) if isinstance(given, dict) else {}
         for name in self.holes:
-            path = path.replace(f"{{{name}}}", quote(str((rest or {}).pop(name))))
+            path = path.replace(f"{{{name}}}", quote(str(rest.pop(name))))
         body = encode({} if rest is None else rest) if self.method in _WITH_BODY else b""
         return replace(self, path=path), body
 
@@ -209,6 +212,7 @@ async def _ask(
     """Send the service the request that a tool is, and call `answered` when it has answered."""
     (tool_name, tool, body), scope = bought, request.scope
     own = [(mcp.TOOL, tool_name), ("Content-Length", str(len(body))), *payment.items()]
+    own.append(("Accept-Encoding", "identity"))  # the answer becomes a text
     if body:
         own.append(("Content-Type", "application/json"))
     headers = [each for each in scope["headers"] if each[0] not in _TOO_MUCH]

@@ -42,9 +42,7 @@ from x402sim.watch.proxy import Exchange, Kept, RawHeaders
 
 IDS = frozenset({"x-payment-id", "x-session-id"})
 _MESSAGES = frozenset(name.decode() for name in OF_PAYMENTS) - IDS
-_SIGNED_IN = frozenset(
-    {"sign-in-with-x", "authorization", "proxy-authorization", "cookie", "set-cookie"}
-)
+_SIGNED_IN = re.compile("sign-in-with-x|(proxy-)?authorization|(set-)?cookie|.*(api-?key|secret).*")
 _ID_FIELDS = frozenset({"paymentId", "sessionId", "payment_id", "session_id"})
 _PLAIN = frozenset({"authorization", "signature"})
 """Fields of a payload of the scheme "exact"; any part of another payload might be spendable."""
@@ -66,7 +64,7 @@ def hidden_headers(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
 def _header(name: str, value: bytes) -> bytes:
     if name in IDS:
         return digest(value.decode("latin-1")).encode()
-    if name in _SIGNED_IN:
+    if _SIGNED_IN.fullmatch(name):
         return HIDDEN.encode()
     if name not in _MESSAGES:
         return value
@@ -74,13 +72,30 @@ def _header(name: str, value: bytes) -> bytes:
 
 
 def without_secrets(found: "Messages", text: bytes) -> bytes:
-    """Return a text without the payment's header and signature, which an answer may repeat."""
+    """Return a text without the payment's header and signature, which an answer may repeat, and
+    with digests of ids.
+    """
     secrets = [found.payment.encode("latin-1", "replace")] if found.payment else []
     if found.signed is not None:
         secrets.append(found.signed.signature.hex().encode())
     for secret in filter(None, secrets):
         text = re.sub(re.escape(secret), HIDDEN.encode(), text, flags=re.IGNORECASE)
-    return text
+    return _ID.sub(_digested, text)
+
+
+def _digested(id_: re.Match[bytes]) -> bytes:
+    """Return a digest of an id; a name in words, without a digit, stays."""
+    return digest(id_[0].decode()).encode() if re.search(rb"\d", id_[0]) else id_[0]
+
+
+def hidden_text(found: "Messages", text: str) -> str:
+    """Return a path, a query or an error, perhaps a cut one, with nothing spendable."""
+    return _RUN.sub(HIDDEN, without_secrets(found, text.encode()).decode())
+
+
+_ID = re.compile(rb"(?:pay|session)_[\w-]{16,}")
+_RUN = re.compile(r"[\w+-]{100,}")
+"""Longer than an address or a hash, and shorter than a cut signature."""
 
 
 def hidden_message(text: str) -> str:

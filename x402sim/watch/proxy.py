@@ -701,6 +701,8 @@ def _of_connection(headers: Any) -> set[bytes]:
 def _passed(event: h11.Response | h11.InformationalResponse) -> Event:
     """Return the head of an answer to pass on; h11 adds the framing of the body."""
     named = _of_connection(event.headers) | _OF_ONE_CONNECTION
+    if any(name == b"transfer-encoding" for name, _ in event.headers):
+        named |= {b"content-length"}  # the length of chunks is theirs, whatever this says
     headers = [each for each in event.headers.raw_items() if each[0].lower() not in named]
     return type(event)(status_code=event.status_code, headers=headers, reason=event.reason)
 

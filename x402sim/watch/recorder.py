@@ -45,6 +45,7 @@ from x402sim.watch.messages import (
     findings_of_402,
     hidden_body,
     hidden_headers,
+    hidden_text,
     is_test,
     messages_of,
     networks_in,
@@ -60,7 +61,7 @@ MOST_KEPT = 4096
 RECEIPT_WITHIN_S = 60.0
 _POLL_S = 1.0
 _MOST_QUERY = 200
-"""Characters of a query that are recorded of real money: fewer than a signature has."""
+"""Characters of a query that are recorded of real money."""
 HIDDEN = (
     "a payment on a main network, or on one that is not known: --allow-mainnet records it, without "
     "its signature"
@@ -467,18 +468,24 @@ class Recorder:
         }
         if is_hidden and getattr(event, "authorization", None):
             ids["authorization"] = None
-        return structs.replace(event, **ids) if ids else event
+        texts = {
+            name: hidden_text(found, value)
+            for name in ("path", "error", "resource")
+            if (value := getattr(event, name, None))
+        }
+        return structs.replace(event, **texts, **ids)
 
     def _note(
         self, exchange: Exchange, found: Messages, order: _Order | None, is_hidden: bool, seq: int
     ) -> None:
-        sent, answered = found.sent, found.answered
+        sent, answered, target = found.sent, found.answered, found.target
+        may_be_main = self._may_be_main(found)
         halves: list[tuple[Headers, bytes]] = [
             (list(each.headers.raw), each.body) for each in (sent, answered)
         ]
         if is_hidden:
             halves = [([], b""), ([], b"")]
-        elif self._may_be_main(found):
+        elif may_be_main:
             cut = (sent.is_cut or sent.is_sealed, answered.is_cut or answered.is_sealed)
             halves = [
                 (
@@ -487,8 +494,8 @@ class Recorder:
                 )
                 for (head, body), is_cut in zip(halves, cut, strict=True)
             ]
-        path, _, query = found.target.partition("?")
-        if self._may_be_main(found):  # a query may contain a payment
+        path, _, query = (hidden_text(found, target) if may_be_main else target).partition("?")
+        if may_be_main:  # a query may contain a payment
             query = "" if is_hidden else query[:_MOST_QUERY]
         struck = filter(None, [self._struck.pop(exchange.number, None)])
         request = LoggedRequest(

@@ -11,7 +11,7 @@ from x402sim.chain.rpc.jsonrpc import read_call, receipt_object
 from x402sim.chain.rpc.reading import RpcContext
 from x402sim.http.limits import MAX_WAIT_S
 from x402sim.protocol.crypto import Address, PrivateKey, keccak256, sign, to_hex
-from x402sim.protocol.messages import BadMessage, decode
+from x402sim.protocol.messages import BadMessage, decode, encode
 from x402sim.protocol.rpc_values import (
     BadParams,
     Json,
@@ -23,6 +23,8 @@ from x402sim.protocol.rpc_values import (
     shown,
 )
 
+MOST_TYPED_BYTES, MOST_TYPED_PARTS = 32 * 1024, 256
+"""Of typed data, which is hashed in one turn of the loop: for each part, every type is written."""
 WAIT_S = 20
 """How many seconds eth_sendRawTransactionSync waits for the receipt, as on geth."""
 
@@ -127,6 +129,10 @@ def _typed(given: Any) -> Json:
     lacking = [name for name in wanted if name not in typed]
     if lacking:
         raise BadParams(f"typed data: expected {', '.join(wanted)}; {lacking[0]} is missing")
+    text = encode(typed)
+    if len(text) > MOST_TYPED_BYTES or text.count(b"{") + text.count(b"[") > MOST_TYPED_PARTS:
+        most = f"at most {MOST_TYPED_BYTES} bytes, {MOST_TYPED_PARTS} objects and lists"
+        raise BadParams(f"typed data: expected {most}")
     domain = dict(read_object(typed["domain"], "domain"))
     if isinstance(domain.get("chainId"), str):  # as some wallets send it
         domain["chainId"] = read_number(domain["chainId"], "chainId")

@@ -56,7 +56,8 @@ class Passed(StreamingResponse):
                     yield part
 
         super().__init__(parts(), answer.status_code)
-        self.raw_headers = _kept(answer.headers.raw, _PAYMENT)
+        of_chunks = {"content-length"} if "transfer-encoding" in answer.headers else set[str]()
+        self.raw_headers = _kept(answer.headers.raw, _PAYMENT | of_chunks)
 
     async def drop(self) -> None:
         """Close the connection without reading the body."""
@@ -128,7 +129,7 @@ class Api:
         headers = _kept(scope["headers"], left_out)
         client = scope.get("client")
         forwarded = [web.header(request, b"x-forwarded-for"), client[0] if client else None]
-        headers = [pair for pair in headers if not pair[0].lower().startswith(b"x-forwarded-")]
+        headers = [pair for pair in headers if not _plain(pair[0]).startswith("x-forwarded-")]
         headers += [
             (b"host", url.netloc),
             (b"x-forwarded-for", ", ".join(filter(None, forwarded)).encode("latin-1")),
@@ -166,11 +167,11 @@ def plain_path(request: Request) -> str:
     if (
         any(each in (".", "..") for each in segments)
         or "" in segments[:-1]
-        or any(letter in path for letter in "\\;")
+        or any(letter in path for letter in "\\;\ufffd")  # any byte that is no UTF-8 becomes \ufffd
         or not path.isprintable()
         or _TWICE.search(path)
     ):
-        reason = "write the path plainly: without . and .., //, \\, ; and an encoded %"
+        reason = "write the path plainly: without . and .., //, \\, ; and an encoded %, in UTF-8"
         raise web.Refused(400, "Invalid path", reason)
     return text
 
@@ -185,7 +186,12 @@ def _kept(headers: Iterable[tuple[bytes, bytes]], left_out: Iterable[str]) -> He
         for each in value.decode("latin-1").split(",")
     }
     out = {*_CONNECTION, *left_out, *named}
-    return [pair for pair in pairs if pair[0].decode("latin-1") not in out]
+    return [pair for pair in pairs if _plain(pair[0]) not in out]
+
+
+def _plain(name: bytes) -> str:
+    """Return a header's name as servers compare names: some, as those of WSGI, read _ as -."""
+    return name.decode("latin-1").replace("_", "-").lower()
 
 
 def _failed(reason: str) -> web.Refused:
