@@ -436,17 +436,20 @@ def test_latency_counts_every_exchange_and_every_lost_answer() -> None:
     assert f"n = 3, 1 unanswered, median {pay * 1000:.3g} ms" in said
 
 
-def test_the_backlog_line_matches_the_indexer_runs() -> None:
-    found = run("indexed")
+@pytest.mark.parametrize("story", ["indexed", "dropped_before_indexing", "shared_allowance"])
+def test_the_backlog_line_matches_the_indexer_runs(story: str) -> None:
+    """Also where a payment has lost its transaction, and where `upto` is settled without an index."""
+    found = run(story) if story == "indexed" else World(seed=1).play(story)
     ax = plots.backlog(found)
     line = next(line for line in ax.lines if line.get_drawstyle() == "steps-post")
     xs, ys = line.get_data()
+    unit_s = 60 if "(min)" in ax.get_xlabel() else 1
     for row in found.backlog.itertuples():
-        before = np.asarray(xs) * 60 <= row.t_s + 1e-6
+        before = np.asarray(xs) * unit_s <= row.t_s + 1e-6
         assert np.asarray(ys)[before][-1] == row.backlog
     dots = {line.get_markerfacecolor(): len(line.get_xdata()) for line in ax.lines if line.get_marker() == "o"}  # fmt: skip
-    done = (found.backlog["matched"] == found.backlog["asked"]).sum()
-    assert dots == {BLACK: done, "white": len(found.backlog) - done}
+    done = found.backlog["matched"] + found.backlog["reverted"] == found.backlog["asked"]
+    assert dots == Counter(done.map({True: BLACK, False: "white"}))
 
 
 # --- the matrix ----------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Plots of time: latency by part, the queues before parts, and the indexer's backlog."""
 
-from itertools import accumulate, cycle
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -8,9 +8,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from x402sim.events import PaymentFailed, PaymentIndexed, PaymentSettled, PaymentUndone
 from x402sim.report import frames
+from x402sim.report.columns import in_turn, tables
 from x402sim.report.frames import queues
-from x402sim.report.money import payments
 from x402sim.report.plots import figure
 from x402sim.report.plots.figure import (
     BLACK,
@@ -173,19 +174,27 @@ def backlog(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
     `labels` rename texts of the legend and the axes.
     """
     journal = journal_of(source)
-    reading, runs, paid = reading_of(journal), frames.backlog(journal), payments(journal)
+    reading, runs, waiting = reading_of(journal), frames.backlog(journal), set[int]()
+    points = [(0.0, 0)]
+
+    def settled(at_ms: int, payment_id: int) -> None:
+        waiting.add(payment_id)
+        points.append((reading.since(at_ms), len(waiting)))
+
+    def ended(at_ms: int, payment_id: int) -> None:
+        waiting.discard(payment_id)
+        points.append((reading.since(at_ms), len(waiting)))
+
+    begun, *ends = tables(journal, PaymentSettled, PaymentIndexed, PaymentUndone, PaymentFailed)
+    in_turn(begun.calls(settled, texts=False), *(e.calls(ended, texts=False) for e in ends))
     ax = figure.prepare(ax)
-    if runs.empty and paid["settled_s"].isna().all():
+    if runs.empty and len(points) == 1:
         return figure.empty_axes(ax, "nothing to index")
     last_s = reading.length_s
     unit_s = figure.time_axis(ax, last_s, y="payments without a block number")
-    moves = sorted(
-        [(t_s, 1) for t_s in paid["settled_s"].dropna()]
-        + [(t_s, -1) for t_s in paid["indexed_s"].dropna()]
-    )
-    xs = np.array([0.0, *(t_s for t_s, _ in moves), last_s]) / unit_s
-    ys = [0, *accumulate(by for _, by in moves)]
-    ax.step(xs, [*ys, ys[-1]], where="post", color=BLUE, lw=1.2, label=figure.plain("payments"))
+    xs, ys = zip(*points, (last_s, len(waiting)), strict=True)
+    label = figure.plain("payments")
+    ax.step(np.array(xs) / unit_s, ys, where="post", color=BLUE, lw=1.2, label=label)
     is_done = (runs["matched"] + runs["reverted"] == runs["asked"]).to_numpy(dtype="bool")
     at, left = runs["t_s"].to_numpy() / unit_s, runs["backlog"].to_numpy(dtype="float64")
     for these, face, name in (is_done, BLACK, _WHOLE), (~is_done, "white", _PART):
