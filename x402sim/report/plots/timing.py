@@ -37,16 +37,20 @@ def latency(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
     """Draw the latency of each part, one row for each kind of request, in the part's colour.
 
     Ring: median; thick line: middle half; thin line: 5th to 95th percentile; faint ticks: single
-    answers. Unanswered requests are counted in the row's text. `labels` are words for the names of
-    parts and requests.
+    answers. Unanswered requests are counted in the row's text. Of more than twelve kinds of
+    requests, the axis says how many are left out. `labels` are words for the names of parts and
+    requests.
     """
     table = frames.latency(journal_of(source))
-    groups = _by_callee(table)
+    every = _by_callee(table)
+    groups = every[:_MOST_ROWS]
     ax = figure.prepare(ax, height_mm=14 + 8 * max(2, len(groups)))
     if not groups:
         return figure.empty_axes(ax, "no exchanges")
     slowest = float(table["latency_s"].max())
     scale, unit = (1, "s") if slowest >= 1 else (1000, "ms")
+    more = f"; {len(every) - len(groups)} rarer kinds left out" if every[_MOST_ROWS:] else ""
+    groups.sort(key=lambda each: [*_COLOURS, each[0]].index(each[0]))
     for y, (to, what, group) in enumerate(groups):
         name = f"{figure.plain(to)}: {figure.plain(what)}"
         _draw_row(ax, y, name, group, _colour(to), (scale, unit))
@@ -58,7 +62,7 @@ def latency(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
     ax.set_ylim(len(groups) - 0.45, -0.65)
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
-    figure.label_axes(ax, f"latency ({unit})", "")
+    figure.label_axes(ax, f"latency ({unit}){more}", "")
     has_spread = any(group["latency_s"].count() >= _ENOUGH for _, _, group in groups)
     parts = dict.fromkeys(to for to, *_ in groups)
     figure.legend(ax, [
@@ -78,15 +82,13 @@ def _colour(part: str) -> str:
 
 
 def _by_callee(table: Any) -> list[tuple[str, str, Any]]:
-    """Return the exchanges grouped by callee and path, at most `_MOST_ROWS` groups."""
+    """Return the exchanges grouped by callee and path, the largest group first."""
     what = table["path"].astype("str").map(_without_ids)
-    order = {to: n for n, to in enumerate(_COLOURS)}
     groups = [
         (LANES.get(str(to), str(to)), str(path), group)
         for (to, path), group in table.groupby(["to", what], observed=True, sort=False)
     ]
-    most = sorted(groups, key=lambda each: -len(each[2]))[:_MOST_ROWS]
-    return sorted(most, key=lambda each: order.get(each[0], len(order)))
+    return sorted(groups, key=lambda each: -len(each[2]))
 
 
 def _without_ids(path: str) -> str:
