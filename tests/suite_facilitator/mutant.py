@@ -377,7 +377,10 @@ class Facilitator:
                 permit, _sponsored(payment.get("extensions")),
             )  # fmt: skip
         auth, signature = self.read_payload(payload)
-        if self.has("no window beyond the timeout") and auth.valid_before > time.time() + timeout:
+        is_long = auth.valid_before - auth.valid_after > 1800
+        if (is_long or auth.valid_before > time.time() + timeout) and self.has(
+            "no window beyond the timeout"
+        ):
             raise Invalid("invalid_exact_evm_payload_authorization_valid_before")
         own = {} if not self.has("ignores extra") else {"extra": x402.domain_of(self.network)}
         domain = self.domain({**wanted, **own}, asset, bad)

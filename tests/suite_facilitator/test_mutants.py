@@ -194,7 +194,10 @@ def test_who_reads_leniently_or_knows_his_token_is_left_alone() -> None:
     ("habit", "ids"),
     [
         ("four a second", "facilitator/fields/network [v2] facilitator/fields/payee [v2]"),
-        ("no window beyond the timeout", "facilitator/window/ended-on-chain [v2]"),
+        (
+            "no window beyond the timeout",
+            "facilitator/window/ended-on-chain [v2] facilitator/window/early-on-chain [v2]",
+        ),
         ("bids more", "kit/chain/not-mined-gas [v2] facilitator/chain/not-mined [v2]"),
     ],
 )
