@@ -506,7 +506,8 @@ class Facilitator:
         if used and not self.has("no look at nonces"):
             raise asked.is_used
         held = await self.node.call(asked.asset, abi.balance_of(auth.from_))
-        if int.from_bytes(held) < auth.value and not self.has("no look at balances"):
+        least = auth.value + self.has("wants more than the amount")
+        if int.from_bytes(held) < least and not self.has("no look at balances"):
             raise Invalid("insufficient_funds")
         asked = await self.check_allowance(asked)
         if asked.to_move and not self.has("no trial"):

@@ -67,6 +67,7 @@ DEFECTS = {
     "used is a success": "facilitator/nonce/used-elsewhere [v2] facilitator/nonce/cancelled-between [v1]",
     "no look at nonces + no trial": "facilitator/nonce/cancelled-verify [v2] facilitator/nonce/cancelled-gas [v2 permit2 upto]",
     "no look at balances + no trial": "facilitator/balance/none-verify [v2] facilitator/balance/none-gas [v1]",
+    "wants more than the amount": "facilitator/balance/exact [v2 upto]",
     "no look before sending": "kit/balance/gone-between-gas [v2] kit/nonce/used-between-gas [v1] "
     "kit/token/paused-between-gas [v2] kit/wallet/contract-changes-gas [v2]",
     "replays": "facilitator/again/settled-gas [v2 permit2 upto]",
