@@ -322,6 +322,21 @@ def test_a_demand_is_one_id_whose_result_has_its_dialects(tmp_path: Path) -> Non
     assert not known([failed], before)[0].is_known, "v2 is new"
 
 
+def test_another_case_of_an_id_and_dialect_is_new(tmp_path: Path) -> None:
+    """A payment without `to` is another failure than one without `from`."""
+
+    def lacks(**outcomes: str) -> Result:
+        cases = tuple(
+            CaseResult(title=f"without {name}", dialect="v2", outcome=Outcome(outcome))
+            for name, outcome in outcomes.items()
+        )
+        return result("kit/1/a", "failed", cases=cases)
+
+    before = kept(tmp_path, lacks(to="failed", value="passed"))
+    assert known([lacks(to="failed", value="passed")], before)[0].is_known
+    assert not known([lacks(to="passed", value="failed")], before)[0].is_known
+
+
 def test_what_is_mended_since_a_baseline_is_named(tmp_path: Path) -> None:
     before = kept(tmp_path, with_case("t"), with_case("t", "kit/1/b"))
     assert mended([result("kit/1/a", "passed"), with_case("t", "kit/1/b")], before) == ["kit/1/a"]
