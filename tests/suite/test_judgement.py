@@ -269,6 +269,8 @@ def test_what_a_baseline_has_found_does_not_count_and_what_is_new_does(tmp_path:
     assert conclude(found, strict=True) == conclude([*found, result("kit/1/c", "passed")], True)
     assert conclude([*found, result("kit/1/c", "passed")], True) == HELD
     assert "Known from the baseline: 2" in report.verdict(found)[1]
+    told = report.verdict(known([with_case(NASTY)], before))[1]
+    assert told.startswith("No new MUST demand failed: 0 held"), "it was asked for, and is known"
     for new in (with_case("another"), with_case(NASTY, "kit/1/c"), result("kit/1/b", "failed")):
         assert known([new], before)[0].is_known is False
         assert conclude(known([*again, new], before), True) == FOUND_SOMETHING
