@@ -21,7 +21,7 @@ from matplotlib.text import Text
 
 from tests.report.stories import NAMES, exchange, journal_of, run, skipped
 from x402sim import LiveWorld, Run, World, sweep
-from x402sim.events import IndexerRan
+from x402sim.events import IndexerRan, RequestArrived
 from x402sim.journal import Journal, Maker
 from x402sim.population import Every, Session
 from x402sim.report import plots
@@ -465,6 +465,18 @@ def test_the_backlog_line_matches_the_indexer_runs(story: str) -> None:
     dots = {line.get_markerfacecolor(): len(line.get_xdata()) for line in ax.lines if line.get_marker() == "o"}  # fmt: skip
     done = found.backlog["matched"] + found.backlog["reverted"] == found.backlog["asked"]
     assert dots == Counter(done.map({True: BLACK, False: "white"}))
+
+
+def test_the_queues_of_many_parts_can_be_told_apart() -> None:
+    parts = [f"service {number}" for number in range(2, 13)]
+    story = [
+        RequestArrived(actor=part, request=n, path="/x", ahead=0) for n, part in enumerate(parts)
+    ]
+    ax = plots.queue(journal_of(*story, took_ms=1000))
+    looks = {
+        (line.get_color(), str(line.get_linestyle()), str(line.get_marker())) for line in ax.lines
+    }
+    assert len(looks) == len(parts)
 
 
 # --- the matrix ----------------------------------------------------------------------

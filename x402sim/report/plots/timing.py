@@ -1,6 +1,5 @@
 """Plots of time: latency by part, the queues before parts, and the indexer's backlog."""
 
-from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -150,14 +149,18 @@ def queue(source: Source, ax: Axes | None = None, *, labels: Labels | None = Non
     if table.empty:
         return figure.empty_axes(ax, "no part has servers")
     unit_s = figure.time_axis(ax, last_s, y="requests waiting or served")
-    parts = table.groupby("part", observed=True)
-    for (part, rows), (colour, dashes) in zip(parts, cycle(figure.LINES), strict=False):
+    for number, (part, rows) in enumerate(table.groupby("part", observed=True)):
+        colour, dashes = figure.LINES[number % len(figure.LINES)]
+        mark = ("", *figure.MARKS)[number // len(figure.LINES)]  # 30 parts can be told apart
         ended_s, arrived_s = rows["ended_s"].dropna(), rows["arrived_s"]
         moves = pd.concat([pd.Series(1, arrived_s), pd.Series(-1, ended_s)])
         inside = moves.groupby(level=0).sum().cumsum()  # a value for each moment
         xs = np.array([0.0, *inside.index, last_s]) / unit_s
         ys, name = [0, *inside, inside.iloc[-1]], figure.plain(str(part))
-        ax.step(xs, ys, where="post", color=colour, ls=dashes, lw=1.2, label=name)
+        ax.step(
+            xs, ys, where="post", color=colour, ls=dashes, lw=1.2, label=name, marker=mark,
+            markevery=0.1, ms=3.5,
+        )  # fmt: skip
     figure.legend(ax)
     ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=2))
     ax.set_ylim(bottom=0)
