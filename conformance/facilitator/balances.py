@@ -103,6 +103,17 @@ async def _too_little(play: Play) -> Observed:
 
 
 @case(
+    "balance/exact",
+    demand(
+        "A payment of a payer with exactly the amount is settled",
+        texts.explicit(texts.BALANCE, texts.SUFFICIENT),
+    )(_settles),
+)
+async def _exact(play: Play) -> Observed:
+    return await _with(play, PRICE_BASE)
+
+
+@case(
     "balance/none",
     *_refused(
         "A payment with a forged permit for Permit2", texts.ALLOWANCE, texts.PERMIT_SIGNATURE

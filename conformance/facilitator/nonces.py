@@ -34,6 +34,9 @@ USED = (
 DRAINS = "anybody can ask again and again, and the relayer pays for each"
 AGAIN = "a request that is sent twice is one payment: another transaction can only revert"
 
+ARRIVES_S = 0.2
+"""Seconds until a request has arrived."""
+
 # --- used and cancelled ----------------------------------------------------------------------
 
 
@@ -75,11 +78,29 @@ def _spelled(draft: Draft) -> list[Draft]:
     return [draft, large("nonce"), large("signature"), draft.with_value("body.note", "again")]
 
 
-def _elsewhere(change: Callable[[Play, Draft], Draft]) -> Callable[[Play], Awaitable[Observed]]:
+def _elsewhere(
+    change: Callable[[Play, Draft], Draft], *, is_part: bool = False
+) -> Callable[[Play], Awaitable[Observed]]:
+    """Return the play of payments for other requirements than before; a part alone may be right."""
+
     async def play_it(play: Play) -> Observed:
-        draft = await play.draft()
-        await play.settled_once(draft)
-        return await play.observe((draft, await play.settle(change(play, draft))))
+        """A payment has been settled, another has been verified, a third is under way."""
+        settled, verified, under_way = [await play.draft() for _ in range(3)]
+        await play.settled_once(settled)
+        pairs = [(settled, await play.settle(change(play, settled)))]
+        if not is_part:
+            await play.verify(verified)
+            pairs.append((verified, await play.settle(change(play, verified))))
+            async with play.unmined():
+                sent = len(play.room.node.sent) - play.sent_before
+                first = asyncio.create_task(play.settle(under_way))
+                await play.until_sent(first, count=sent + 1)
+                second = asyncio.create_task(play.settle(change(play, under_way)))
+                await play.wait(ARRIVES_S)
+                await play.room.controls.mine()
+                await first
+                pairs.append((under_way, await second))
+        return await play.observe(*pairs)
 
     return play_it
 
@@ -279,5 +300,5 @@ ROWS = [
         )(must_not_settle),
         variant="part",
         absent=only([Dialect.UPTO], "only `upto` settles a part"),
-    )(_elsewhere(lambda _, draft: draft.using(draft.auth.value // 2))),
+    )(_elsewhere(lambda _, draft: draft.using(draft.auth.value // 2), is_part=True)),
 ]

@@ -7,7 +7,7 @@ language must be refused; a spelling that some languages accept may mean another
 from collections.abc import Callable
 from typing import Any
 
-from x402sim.protocol.crypto import to_hex
+from x402sim.protocol.crypto import keccak256, to_hex
 from x402sim.suite import texts
 from x402sim.suite.facilitator.case import (
     Change,
@@ -143,6 +143,20 @@ def _nonce(spelt: Callable[[bytes], Any]) -> Change:
     return lambda draft: draft.with_value("nonce", spelt(draft.auth.nonce))
 
 
+def _zero(place: str) -> Change:
+    """Return the change of a payment's nonce until the nonce, r or s begins with a zero byte."""
+
+    def change(draft: Draft) -> Draft:
+        for number in range(10_000):
+            nonce = keccak256(draft.auth.nonce + number.to_bytes(2))
+            draft = draft.signed(nonce=bytes(1) + nonce[1:] if place == "nonce" else nonce)
+            if place == "nonce" or not draft.signature[{"r": 0, "s": 32}[place]]:
+                return draft
+        raise AssertionError
+
+    return change
+
+
 _MALFORMED = "a text that is no value of its field is malformed, whatever was signed"
 ROWS = [
     refuses(
@@ -224,6 +238,18 @@ ROWS = [
             ),
             "the nonce without 0x": lambda draft: draft.with_value("nonce", draft.get("nonce")[2:]),
         },
+    ),
+    pays(
+        "spelling/zeros",
+        demand(
+            "A payment with a nonce or a signature that begins with zeros is settled",
+            texts.derived(
+                texts.EXECUTES,
+                texts.NONCE,
+                so="one payment of 256 has such a nonce: who writes it as a number drops the zeros",
+            ),
+        )(is_paid),
+        changes={f"{place} begins with a zero": _zero(place) for place in ("nonce", "r", "s")},
     ),
     refuses(
         "spelling/no-nonce",

@@ -22,8 +22,9 @@ from x402sim.suite.facilitator.payment import BEFORE_S, Draft
 from x402sim.suite.facilitator.play import Play, Tried
 from x402sim.suite.facilitator.room import ChainRoomKind
 
-AHEAD = ChainRoomKind(name="chain an hour ahead", ahead_s=3600, is_shared=True)
-BEHIND = ChainRoomKind(name="chain an hour behind", ahead_s=-3600, is_shared=True)
+AHEAD = ChainRoomKind(name="chain ten minutes ahead", ahead_s=600, is_shared=True)
+BEHIND = ChainRoomKind(name="chain ten minutes behind", ahead_s=-600, is_shared=True)
+"""No further: a good payment is valid by both clocks, and a facilitator may refuse long windows."""
 DAY_S = 86_400
 Window = Callable[[int], tuple[int, int]]
 """Returns a window for the present time in Unix seconds."""
@@ -175,7 +176,7 @@ ROWS = [
         "A payment before validAfter by the chain's time is refused, though our clocks differ",
         texts.SIMULATE,
         texts.WINDOW,
-        changes=_in_each({"not begun on the chain": lambda now: (now + 3000, now + 3900)}),
+        changes=_in_each({"not begun on the chain": lambda now: (now + 300, now + 1200)}),
         so=_BY_BLOCK,
         by_chain=True,
         only_simulated=True,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from tests import fork_server
@@ -107,6 +108,7 @@ def test_a_run_is_repeated_and_a_changed_line_is_found(saved: Path) -> None:
     assert maker == Maker(kept["versions"]["x402sim"], kept["versions"]["Python"], kept["source"])
     assert not (saved / "2" / "journal.ndjson.made.json").exists()
     kept["versions"] |= {"pandas": "0.9", "gone": "1.0"}
+    kept["world"]["block_time_s"] = "60"
     file.write_text(json.dumps(kept))
     edited(saved / "2", "helpers.py", "0.5", "0.25")
     differs = reproduced(saved / "2", code=1).stdout
@@ -114,6 +116,7 @@ def test_a_run_is_repeated_and_a_changed_line_is_found(saved: Path) -> None:
     for part in (
         f"note: pandas was 0.9, is {pd.__version__}\n", "note: gone was 1.0, is not installed\n",
         "orders.csv in the folder is not the one that was saved",
+        "bundle.json has another world than the run",
         "sources/helpers.py is not as it was saved", "events are equal, and then the runs differ:",
         "at_ms: a ", "so do frames: orders, steps,",
     ):  # fmt: skip
@@ -219,6 +222,21 @@ def test_a_sweep_of_the_command_line_is_repeated_as_a_command(tmp_path: Path) ->
     assert python("-m", "x402sim", "sweep", *given, cwd=tmp_path).returncode == 0
     assert str(tmp_path) not in (tmp_path / "r" / BUNDLE).read_text()
     assert reproduced(tmp_path / "r", "-j", 0).stdout == "same: the sweep twice (6 points)\n"
+    for file in [tmp_path / "r" / "results.parquet", *(tmp_path / "r" / "points").iterdir()]:
+        table = pq.read_table(file)
+        ones = table.set_column(table.schema.get_field_index("value"), "value", [[1] * len(table)])
+        pq.write_table(ones.replace_schema_metadata(table.schema.metadata), file)
+    (tmp_path / "r" / "summary.csv").write_text("n,mean\n")
+    kept = json.loads((tmp_path / "r" / BUNDLE).read_text())
+    (tmp_path / "r" / BUNDLE).write_text(json.dumps(kept | {"seeds": [[0, 199]]}))
+    differs = reproduced(tmp_path / "r", "--points", 1, "-j", 0, code=1).stdout
+    for part in (
+        "results.parquet in the folder is not the one that was saved",
+        "summary.csv in the folder is not the one that was saved",
+        "bundle.json has another grid, or other seeds, than the results",
+        *(f"n={n}, seed {seed}: the folder has other rows" for n in (1, 2) for seed in range(3)),
+    ):
+        assert part in differs
 
 
 # --- what cannot be repeated -------------------------------------------------------------

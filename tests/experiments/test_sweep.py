@@ -80,6 +80,10 @@ def test_objects_in_the_grid_need_a_label_that_lasts() -> None:
         cells({"policy": [object()]})
     with pytest.raises(ValueError, match="two cells of the grid have the same labels"):
         cells({"n": [1, 1]})
+    for mixed in ["a", None, 3], [True, 1], {"none": None, 3: object()}:
+        with pytest.raises(ValueError, match="of several types, and a column has one: give texts"):
+            cells({"n": mixed})
+    assert len(cells({"n": [None, 1, 2.5]})) == 3
     with pytest.raises(ValueError, match="a list of values is needed, not 'abc'"):
         cells({"n": "abc"})
     with pytest.raises(ValueError, match="'seed': it is a column of every sweep"):

@@ -60,6 +60,18 @@ def test_means_and_bands_are_drawn_where_they_are(table: pd.DataFrame) -> None:
         assert (min(heights), max(heights)) == (rows["low"].min(), rows["high"].max())
 
 
+def test_the_legend_tells_how_many_seeds_the_points_have() -> None:
+    """Also where some have failed: their intervals are not of the seeds of the others."""
+    assert "95 % interval of the same 4 seeds" in said(
+        bands(few(4), "rate", "delay_s", by="policy")
+    )
+    swept_in_part = swept((1, 10, 100), seeds=20)
+    gone = (swept_in_part["rate"] == 10) & (swept_in_part["seed"] > 3)
+    swept_in_part.loc[gone, "delay_s"] = np.nan
+    table = summarize(swept_in_part, by=["rate", "policy"])
+    assert "95 % interval of 4 to 20 seeds" in said(bands(table, "rate", "delay_s", by="policy"))
+
+
 # --- theory ------------------------------------------------------------------------------
 
 

@@ -176,6 +176,18 @@ def test_a_payment_that_can_never_be_mined_has_failed() -> None:
     assert list(frames.payments(journal)["status"]) == ["failed", "pending"]
 
 
+def test_what_was_settled_and_is_undone_has_no_amount() -> None:
+    """The sum of the amounts is what the service has been paid."""
+    payment_id = run("replayed").payments["payment_id"][0]
+    undone = events.PaymentUndone(payment_id=payment_id)
+    for more, status in (
+        ([undone], "pending"),
+        ([undone, events.PaymentFailed(payment_id=payment_id)], "failed"),
+    ):
+        first = frames.payments(journal_of(*events_of("replayed"), *more)).iloc[0]
+        assert (first["status"], pd.isna(first["amount"])) == (status, True)
+
+
 def test_without_the_services_events_the_payers_are_believed() -> None:
     payers = ("world", "alice", "mallory")
     journal = journal_of(*(each for each in events_of("replayed") if each.actor in payers))

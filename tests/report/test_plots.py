@@ -21,7 +21,7 @@ from matplotlib.text import Text
 
 from tests.report.stories import NAMES, exchange, journal_of, run, skipped
 from x402sim import LiveWorld, Run, World, sweep
-from x402sim.events import IndexerRan
+from x402sim.events import IndexerRan, RequestArrived
 from x402sim.journal import Journal, Maker
 from x402sim.population import Every, Session
 from x402sim.report import plots
@@ -342,12 +342,17 @@ def test_budgets_are_drawn_where_they_are(story: str) -> None:
     assert widths == sorted(set(widths), reverse=True), "none covers another one"
 
 
-def test_bands_of_budgets_are_the_quantiles_at_each_age() -> None:
-    found = World(seed=3).play(many)
+@pytest.mark.parametrize("story", ["many", "cut_off"])
+def test_bands_of_budgets_are_the_quantiles_at_each_age(story: str) -> None:
+    """Of a session that the run's end has cut off, nothing is known from there on."""
+    found = World(seed=3).play({"many": many, "cut_off": cut_off}[story])
+    last_s = Reading(found.journal).length_s
     ax, frame = plots.session_burn_down(found), found.sessions
     groups = [rows for _, rows in frame.groupby("session_id", observed=True)]
 
     def left(rows: Any, age_s: float) -> float:
+        if rows["event"].iloc[-1] != "refunded" and age_s > last_s - rows["t_s"].iloc[0]:
+            return np.nan
         return float(rows[rows["t_s"] - rows["t_s"].iloc[0] <= age_s]["remaining"].iloc[-1])
 
     assert ax.get_xlabel() == "time since it was opened (min)"
@@ -357,10 +362,10 @@ def test_bands_of_budgets_are_the_quantiles_at_each_age() -> None:
     for x, y in median:
         moments = x * 60 - 1e-6, x * 60 + 1e-6  # what differs by less may be drawn as two steps
         held = [[left(rows, age) for rows in groups] for age in moments if age > 0]
-        assert np.isclose(y, [np.median(each) for each in held]).any()
+        assert np.isclose(y, [np.nanmedian(each) for each in held]).any()
         for name, share in (("band 5 to 95 %", (5, 95)), ("band 25 to 75 %", (25, 75))):
             at = heights[name][np.isclose(heights[name][:, 0], x)][:, 1]
-            ends = np.array([np.percentile(each, share) for each in held])
+            ends = np.array([np.nanpercentile(each, share) for each in held])
             for wanted in ends.T:
                 assert any(np.isclose(at, each).any() for each in wanted), (name, x)
 
@@ -417,9 +422,13 @@ async def busy(world: LiveWorld) -> None:
 # --- money ---------------------------------------------------------------------------
 
 
-async def many(world: LiveWorld) -> None:
+async def cut_off(world: LiveWorld) -> None:
     behaviour = Session(deposit="0.05", requests=3, wait=(60, 0.5), duration=900)
     await world.population(12, arrivals=Every(100), behaviour=behaviour, balance="1.00")
+
+
+async def many(world: LiveWorld) -> None:
+    await cut_off(world)
     await world.advance(1800)
 
 
@@ -436,17 +445,38 @@ def test_latency_counts_every_exchange_and_every_lost_answer() -> None:
     assert f"n = 3, 1 unanswered, median {pay * 1000:.3g} ms" in said
 
 
-def test_the_backlog_line_matches_the_indexer_runs() -> None:
-    found = run("indexed")
+def test_kinds_of_requests_without_a_row_are_counted() -> None:
+    every = [each for n in range(15) for each in exchange(n, path=f"/{n}")]
+    assert plots.latency(journal_of(*every)).get_xlabel() == "latency (ms); 3 rarer kinds left out"
+    assert "left out" not in plots.latency(journal_of(*every[:24])).get_xlabel()
+
+
+@pytest.mark.parametrize("story", ["indexed", "dropped_before_indexing", "shared_allowance"])
+def test_the_backlog_line_matches_the_indexer_runs(story: str) -> None:
+    """Also where a payment has lost its transaction, and where `upto` is settled without an index."""
+    found = run(story) if story == "indexed" else World(seed=1).play(story)
     ax = plots.backlog(found)
     line = next(line for line in ax.lines if line.get_drawstyle() == "steps-post")
     xs, ys = line.get_data()
+    unit_s = 60 if "(min)" in ax.get_xlabel() else 1
     for row in found.backlog.itertuples():
-        before = np.asarray(xs) * 60 <= row.t_s + 1e-6
+        before = np.asarray(xs) * unit_s <= row.t_s + 1e-6
         assert np.asarray(ys)[before][-1] == row.backlog
     dots = {line.get_markerfacecolor(): len(line.get_xdata()) for line in ax.lines if line.get_marker() == "o"}  # fmt: skip
-    done = (found.backlog["matched"] == found.backlog["asked"]).sum()
-    assert dots == {BLACK: done, "white": len(found.backlog) - done}
+    done = found.backlog["matched"] + found.backlog["reverted"] == found.backlog["asked"]
+    assert dots == Counter(done.map({True: BLACK, False: "white"}))
+
+
+def test_the_queues_of_many_parts_can_be_told_apart() -> None:
+    parts = [f"service {number}" for number in range(2, 13)]
+    story = [
+        RequestArrived(actor=part, request=n, path="/x", ahead=0) for n, part in enumerate(parts)
+    ]
+    ax = plots.queue(journal_of(*story, took_ms=1000))
+    looks = {
+        (line.get_color(), str(line.get_linestyle()), str(line.get_marker())) for line in ax.lines
+    }
+    assert len(looks) == len(parts)
 
 
 # --- the matrix ----------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """A server on several networks: each has a chain and a token, and one facilitator settles on all."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,8 @@ def test_each_chain_is_kept_in_a_file_of_its_own(tmp_path: Path) -> None:
 
 
 def test_impossible_networks_are_refused() -> None:
+    with pytest.raises(ValueError, match="tokens need the same decimals"):
+        World(network=[FIRST, replace(SECOND, decimals=18)])
     with pytest.raises(ValueError, match="each needs a name of its own"):
         LocalServer(network=["base", "base"])
     with pytest.raises(ValueError, match="is one network, not several"):

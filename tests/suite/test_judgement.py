@@ -269,6 +269,8 @@ def test_what_a_baseline_has_found_does_not_count_and_what_is_new_does(tmp_path:
     assert conclude(found, strict=True) == conclude([*found, result("kit/1/c", "passed")], True)
     assert conclude([*found, result("kit/1/c", "passed")], True) == HELD
     assert "Known from the baseline: 2" in report.verdict(found)[1]
+    told = report.verdict(known([with_case(NASTY)], before))[1]
+    assert told.startswith("No new MUST demand failed: 0 held"), "it was asked for, and is known"
     for new in (with_case("another"), with_case(NASTY, "kit/1/c"), result("kit/1/b", "failed")):
         assert known([new], before)[0].is_known is False
         assert conclude(known([*again, new], before), True) == FOUND_SOMETHING
@@ -320,6 +322,21 @@ def test_a_demand_is_one_id_whose_result_has_its_dialects(tmp_path: Path) -> Non
     before = kept(tmp_path, in_dialects(v1="failed", v2="passed"))
     assert known([in_dialects(v1="failed", v2="passed")], before)[0].is_known
     assert not known([failed], before)[0].is_known, "v2 is new"
+
+
+def test_another_case_of_an_id_and_dialect_is_new(tmp_path: Path) -> None:
+    """A payment without `to` is another failure than one without `from`."""
+
+    def lacks(**outcomes: str) -> Result:
+        cases = tuple(
+            CaseResult(title=f"without {name}", dialect="v2", outcome=Outcome(outcome))
+            for name, outcome in outcomes.items()
+        )
+        return result("kit/1/a", "failed", cases=cases)
+
+    before = kept(tmp_path, lacks(to="failed", value="passed"))
+    assert known([lacks(to="failed", value="passed")], before)[0].is_known
+    assert not known([lacks(to="passed", value="failed")], before)[0].is_known
 
 
 def test_what_is_mended_since_a_baseline_is_named(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from x402sim.suite.facilitator.room import Given
 from x402sim.suite.facilitator.subject import FacilitatorJudge, all_cases
 from x402sim.suite.report.results import CaseResult
 from x402sim.suite.row import RoomCase
-from x402sim.suite.started import App
+from x402sim.suite.started import App, Startable
 
 
 def mutant(defects: Iterable[str] = (), habits: Iterable[str] = ()) -> App:
@@ -29,7 +29,7 @@ def mutant(defects: Iterable[str] = (), habits: Iterable[str] = ()) -> App:
 
 
 def judged(
-    facilitator: App,
+    facilitator: Startable[Given],
     cases: Iterable[RoomCase],
     dialects: Iterable[Dialect] = (Dialect.V1, Dialect.V2),
     patience_s: float = 15,

@@ -190,6 +190,8 @@ class Facilitator:
         self.next_nonce: int | None = None
         self.last_hash = to_hex(keccak256(b"nothing"))
         self.is_dead = False
+        self.asked_s: list[float] = []
+        self.trusted: set[bytes] = set()
 
     def has(self, name: str) -> bool:
         return name in self.flags
@@ -204,9 +206,15 @@ class Facilitator:
             message = await receive()
             body += message.get("body", b"")
             more = message.get("more_body", False)
-        status, said = await self.answer(scope["method"], scope["path"], body)
-        content = json.dumps(said).encode()
         headers = [(b"content-type", b"application/json")]
+        self.asked_s = [each for each in self.asked_s if each > time.time() - 1]
+        if self.has("four a second") and len(self.asked_s) == 4:
+            status, said = 429, {"error": "too many requests"}
+            headers.append((b"retry-after", b"1"))
+        else:
+            self.asked_s.append(time.time())
+            status, said = await self.answer(scope["method"], scope["path"], body)
+        content = json.dumps(said).encode()
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": content})
 
@@ -331,12 +339,12 @@ class Facilitator:
         accepted = payment if version == 1 else payment.get("accepted")
         if not isinstance(accepted, dict):
             raise Invalid("invalid_payload")
+        if self.has("the payer's scheme"):
+            wanted = {**wanted, "scheme": accepted.get("scheme")}
         is_upto = version == 2 and wanted.get("scheme") == "upto"
         if version == 2 and self.has("the payer's token"):
             wanted = {**wanted, "asset": accepted.get("asset")}
             asset = _address(wanted["asset"], bad)
-        if self.has("the payer's scheme"):
-            wanted = {**wanted, "scheme": accepted.get("scheme")}
         for name, right, habit, reason in (
             ("scheme", "upto" if is_upto else "exact", "any scheme", "unsupported_scheme"),
             ("network", self.name(version), "any network", "invalid_network"),
@@ -369,6 +377,11 @@ class Facilitator:
                 permit, _sponsored(payment.get("extensions")),
             )  # fmt: skip
         auth, signature = self.read_payload(payload)
+        is_long = auth.valid_before - auth.valid_after > 1800
+        if (is_long or auth.valid_before > time.time() + timeout) and self.has(
+            "no window beyond the timeout"
+        ):
+            raise Invalid("invalid_exact_evm_payload_authorization_valid_before")
         own = {} if not self.has("ignores extra") else {"extra": x402.domain_of(self.network)}
         domain = self.domain({**wanted, **own}, asset, bad)
         if self.has("any asset"):
@@ -385,6 +398,8 @@ class Facilitator:
         )
         nonce, signature = said.get("nonce"), payload.get("signature")
         if not isinstance(nonce, str) or not re.fullmatch("0x[0-9a-fA-F]{64}", nonce):
+            raise Invalid(bad)
+        if nonce.startswith("0x00") and self.has("drops zeros"):
             raise Invalid(bad)
         if not isinstance(signature, str) or not _BYTES.fullmatch(signature):
             raise Invalid(bad)
@@ -491,7 +506,8 @@ class Facilitator:
         if used and not self.has("no look at nonces"):
             raise asked.is_used
         held = await self.node.call(asked.asset, abi.balance_of(auth.from_))
-        if int.from_bytes(held) < auth.value and not self.has("no look at balances"):
+        least = auth.value + self.has("wants more than the amount")
+        if int.from_bytes(held) < least and not self.has("no look at balances"):
             raise Invalid("insufficient_funds")
         asked = await self.check_allowance(asked)
         if asked.to_move and not self.has("no trial"):
@@ -574,6 +590,8 @@ class Facilitator:
         asked = await self.check(self.read(sent), is_settle=False)
         if self.has("verify sends"):
             await self.send(asked)
+        if self.has("trusts verify"):
+            self.trusted.add(asked.auth.nonce)
         return {"isValid": True, "payer": checksum(asked.auth.from_)}
 
     # --- settling ------------------------------------------------------------------------
@@ -589,7 +607,10 @@ class Facilitator:
             raise Invalid(
                 "duplicate_settlement" if asked.version == 2 else "invalid_transaction_state"
             )
+        waited = settling.lock.locked()
         async with settling.lock:
+            if waited and settling.answer and self.has("shares what is under way"):
+                return settling.answer
             if settling.tx_hash and not self.has("replays"):
                 return await self.again(asked, settling)
             return await self.first(asked, settling)
@@ -605,7 +626,10 @@ class Facilitator:
             asked = replace(asked, amount=asked.auth.value)
         if self.has("jams"):  # a nonce is reserved, and not given back by a refusal
             await self.reserved()
+        if asked.signature.endswith(UNDEPLOYED) and self.has("calls the factory"):
+            await self.sent_with(await self.count(), asked.signature[12:32], b"")
         looks = not (settling.tx_hash or self.has("no look before sending"))
+        looks = looks and asked.auth.nonce not in self.trusted
         if looks or self.has("two at once"):
             try:
                 asked = await self.check(asked, is_settle=True)
@@ -668,8 +692,8 @@ class Facilitator:
     async def count(self, when: str = "pending") -> int:
         return await self.node.number("eth_getTransactionCount", to_hex(self.key.address), when)
 
-    async def sent_with(self, nonce: int, to: bytes, data: bytes) -> tuple[str, str]:
-        price = await self.node.number("eth_gasPrice") * 5 // 4
+    async def sent_with(self, nonce: int, to: bytes, data: bytes, bid: int = 1) -> tuple[str, str]:
+        price = await self.node.number("eth_gasPrice") * 5 // 4 * bid
         gas = MOST_GAS
         if self.has("no bound of gas"):
             call = {"from": to_hex(self.key.address), "to": to_hex(to), "data": to_hex(data)}
@@ -700,6 +724,10 @@ class Facilitator:
     async def outcome(self, asked: Asked, settling: Settling) -> dict[str, Any]:
         """Wait for the receipt, and say what it shows."""
         receipt = await self.receipt(settling.tx_hash)
+        if receipt is None and self.has("bids more"):
+            nonce = await self.count("latest")
+            settling.tx_hash, settling.raw = await self.sent_with(nonce, *asked.call, bid=2)
+            receipt = await self.receipt(settling.tx_hash)
         if receipt is None:
             if self.has("late is a failure"):
                 raise Invalid("unexpected_settle_error")

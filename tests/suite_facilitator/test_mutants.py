@@ -1,7 +1,9 @@
 """Each kind of demand on facilitators has a defect that it catches; honest ones are left alone."""
 
 import asyncio
-from typing import Any
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,7 +20,12 @@ from x402sim.suite.dialect import Dialect
 from x402sim.suite.engine import Played, result
 from x402sim.suite.facilitator.payment import STANDARD, Answer
 from x402sim.suite.facilitator.play import Observed
-from x402sim.suite.facilitator.room import ChainRoomKind, FacilitatorRoom, Money
+from x402sim.suite.facilitator.room import (
+    ChainRoomKind,
+    FacilitatorRoom,
+    Money,
+    facilitator_command,
+)
 from x402sim.suite.facilitator.subject import SECTIONS, FacilitatorJudge, all_cases
 from x402sim.suite.report.causes import causes
 from x402sim.suite.report.results import CaseResult, Outcome
@@ -61,12 +68,17 @@ DEFECTS = {
     "used is a success": "facilitator/nonce/used-elsewhere [v2] facilitator/nonce/cancelled-between [v1]",
     "no look at nonces + no trial": "facilitator/nonce/cancelled-verify [v2] facilitator/nonce/cancelled-gas [v2 permit2 upto]",
     "no look at balances + no trial": "facilitator/balance/none-verify [v2] facilitator/balance/none-gas [v1]",
+    "wants more than the amount": "facilitator/balance/exact [v2 upto]",
     "no look before sending": "kit/balance/gone-between-gas [v2] kit/nonce/used-between-gas [v1] "
     "kit/token/paused-between-gas [v2] kit/wallet/contract-changes-gas [v2]",
     "replays": "facilitator/again/settled-gas [v2 permit2 upto]",
     "knows nonces alone + remembers success": "facilitator/again/same-nonce [v1 v2]",
     "two at once": "kit/again/at-once-gas [v2 upto] kit/again/under-way-gas [v1]",
     "a new hash each time + answers as before": "facilitator/again/settled [v2]",
+    "trusts verify": "facilitator/again/for-another-payee [v2] facilitator/again/for-more [v1]",
+    "shares what is under way + waits for the first": "facilitator/again/for-another-payee [v2 permit2]",
+    "calls the factory": "kit/wallet/not-deployed-gas [v2]",
+    "drops zeros": "facilitator/spelling/zeros [v1 v2]",
     "jams": "facilitator/many/after-refusals [v2]",
     "nonces collide": "facilitator/many/eight-all [v2] kit/many/eight-in-a-block-all [v2]",
     "success when sent": "facilitator/chain/not-mined [v2] facilitator/chain/reverted [v2] "
@@ -179,6 +191,26 @@ def test_who_reads_leniently_or_knows_his_token_is_left_alone() -> None:
     assert {result.outcome for result in found.values()} == {Outcome.PASSED}
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("habit", "ids"),
+    [
+        ("four a second", "facilitator/fields/network [v2] facilitator/fields/payee [v2]"),
+        (
+            "no window beyond the timeout",
+            "facilitator/window/ended-on-chain [v2] facilitator/window/early-on-chain [v2]",
+        ),
+        ("bids more", "kit/chain/not-mined-gas [v2] facilitator/chain/not-mined [v2]"),
+    ],
+)
+def test_what_no_text_forbids_is_left_alone(habit: str, ids: str) -> None:
+    """A limit of requests, a strict window, another price for the same nonce."""
+    found = judged(mutant(habits=[habit]), cases(ids))
+    assert {name: result.outcome for name, result in found.items()} == dict.fromkeys(
+        names(ids), Outcome.PASSED
+    )
+
+
 @pytest.mark.campaign
 @pytest.mark.parametrize("habits", HONEST, ids=lambda habits: ", ".join(sorted(habits)))
 @pytest.mark.parametrize("dialect", STANDARD)
@@ -237,6 +269,16 @@ def test_who_moves_and_says_failure_is_told_so() -> None:
     assert "1 transfer" in str(found.actual)
 
 
+class Opens(FacilitatorJudge):
+    """Keeps its rooms in a list."""
+
+    rooms_opened: ClassVar[list[FacilitatorRoom]] = []
+
+    async def open(self, kind: ChainRoomKind, name: str) -> FacilitatorRoom:
+        self.rooms_opened.append(await FacilitatorJudge.open(self, kind, name))
+        return self.rooms_opened[-1]
+
+
 def test_what_comes_in_turn_is_advised_no_lock() -> None:
     (case,) = cases("facilitator/many/after-refusals [v2]")
     no = Answer(dialect=Dialect.V2, path="/settle", status=200, json={"success": False})
@@ -268,19 +310,13 @@ def test_what_moves_past_the_node_is_a_failure_wherever_it_is_seen() -> None:
     """A facilitator on the chain's own port can send for anybody there."""
     ids = "facilitator/supported/lists [v2] facilitator/spelling/no-nonce [v2]"
 
-    opened: list[FacilitatorRoom] = []
-
-    class Opens(FacilitatorJudge):
-        async def open(self, kind: ChainRoomKind, name: str) -> FacilitatorRoom:
-            opened.append(await FacilitatorJudge.open(self, kind, name))
-            return opened[-1]
-
     class Steals(Facilitator):
         def supported(self) -> dict[str, Any]:
-            theft, payer = abi.transfer(self.key.address, 10**6), opened[-1].payers[0]
+            room = Opens.rooms_opened[-1]
+            theft, payer = abi.transfer(self.key.address, 10**6), room.payers[0]
             call = Call(payer.address_bytes, self.network.asset, theft)
             with pytest.raises(StopIteration):  # sent before the answer: the ledger never waits
-                opened[-1].chain.send(call).send(None)
+                room.chain.send(call).send(None)
             return super().supported()
 
     async def main() -> dict[str, CaseResult]:
@@ -308,3 +344,51 @@ def test_a_theft_is_told_though_the_facilitator_ends_afterwards() -> None:
     assert (ended.found, ended.ended) == ({first: stolen}, Ended.has_ended)
     Ended.has_ended = ""
     assert judge.with_end(played, Ended()) is played  # type: ignore[arg-type]
+
+
+def test_what_the_chain_has_before_the_node_has_answered_is_no_theft() -> None:
+    """A transaction in a block whose hash the node has not told yet went through the node."""
+    (case,) = cases("facilitator/control/settles [v2]")
+
+    async def main() -> None:
+        judge = Opens(subject=mutant(), dialects=(Dialect.V2,), jobs=1)
+        room = await judge.room()
+        try:
+            await judge.played([case], room)
+            room.node.sent.clear()
+            room.node.raw.append("0xnone")
+            assert await room.strays(0) == ()
+            room.node.raw.clear()
+            assert len(await room.strays(0)) == 1
+        finally:
+            await judge.close()
+
+    asyncio.run(main())
+
+
+RAW = """
+import asyncio, json, os
+from tests.suite_facilitator.mutant import BASE_SEPOLIA, Facilitator
+it = Facilitator(os.environ["RPC_URL"], os.environ["PRIVATE_KEY"], BASE_SEPOLIA)
+async def serve(read, write):
+    head = (await read.readuntil(b"\\r\\n\\r\\n")).decode().lower()
+    size = int(head.partition("content-length: ")[2].split("\\r")[0] or 0)
+    method, path, _ = head.split(maxsplit=2)
+    status, said = await it.answer(method.upper(), path, await read.readexactly(size))
+    body = json.dumps(said).encode()
+    write.write(b"HTTP/1.1 %d it\\r\\nContent-Length: %d\\r\\n\\r\\n%b" % (status, len(body), body))
+    await asyncio.sleep(0.003)
+    write.close()
+async def main():
+    await (await asyncio.start_server(serve, "127.0.0.1", int(os.environ["PORT"]))).serve_forever()
+asyncio.run(main())
+"""
+
+
+@pytest.mark.thorough
+def test_a_connection_may_end_after_any_answer(tmp_path: Path) -> None:
+    """RFC 9112, 9.5: a server may close it without a word, while the next request is on its way."""
+    file, ids = tmp_path / "raw.py", "facilitator/fields/payee [v2] facilitator/again/at-once [v2]"
+    file.write_text(f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n{RAW}")
+    found = judged(facilitator_command([sys.executable, str(file)]), cases(ids))
+    assert {result.outcome for result in found.values()} == {Outcome.PASSED}

@@ -196,12 +196,13 @@ def _write(keys: Sequence[str], out: Path, played: int) -> None:
     """Write the summary of all rows in a folder, with a note if the folder has more points."""
     import pandas as pd
 
-    from x402sim.experiments.folder import ALL_ROWS, SUMMARY  # with the extra
+    from x402sim.experiments.folder import ALL_ROWS, SUMMARY, Folder  # with the extra
 
     rows = pd.read_parquet(out / ALL_ROWS)
     table = _summary(rows, keys)
     if table is not None:
         table.to_csv(out / SUMMARY, index=False, lineterminator="\n")
+        Folder(out, keys).note_summary()
     if (points := _points(rows, keys)) > played:
         typer.echo(f"x402sim: the files in {out} have the {points} points of all sweeps", err=True)
 

@@ -13,7 +13,7 @@ from x402sim.experiments.drive import Task
 from x402sim.experiments.grid import Label, labels_of
 from x402sim.experiments.tables import Done, decoded, played_in, points_sha256, whole_frame
 from x402sim.protocol.messages import BadMessage, decode
-from x402sim.report.bundle import BUNDLE, Origin, Running, begin, carry, required
+from x402sim.report.bundle import BUNDLE, Origin, Running, begin, carry, file_sha256, required
 
 _MOST_TOLD = 5
 POINTS, ALL_ROWS, SUMMARY = "points", "results.parquet", "summary.csv"
@@ -28,6 +28,7 @@ class OfSweep(msgspec.Struct, tag_field="bundle", tag="sweep"):
     that is not its own label; `unread` names values without a digest. `grid` has the labels of each
     parameter. `seeds` has ranges, first and last (none if cells have different seeds). `points` is
     the number of saved points, and `table` the hash of all, empty until the sweep has ended.
+    `files` has the hashes of the files made of all points, as `sha256sum` prints them.
     """
 
     experiment: str
@@ -39,6 +40,7 @@ class OfSweep(msgspec.Struct, tag_field="bundle", tag="sweep"):
     seeds: list[tuple[int, int]] = []
     points: int = 0
     table: str = ""
+    files: dict[str, str] = {}
 
 
 class Folder:
@@ -137,10 +139,17 @@ class Folder:
             return
         points = played_in(tables)
         manifest.points, manifest.table = len(points), points_sha256(points)
-        manifest.grid, manifest.seeds = _grid_of(points)
-        self._write_manifest(manifest)
+        manifest.grid, manifest.seeds = grid_of(points)
         rows = whole_frame(tables, self._parameters).drop(columns="trace")
         self.write(ALL_ROWS, rows.to_parquet(index=False))
+        manifest.files = {ALL_ROWS: file_sha256(self.path / ALL_ROWS)}
+        self._write_manifest(manifest)
+
+    def note_summary(self) -> None:
+        """Write the hash of the summary, which the command has written."""
+        if (manifest := self._manifest()) is not None:
+            manifest.files[SUMMARY] = file_sha256(self.path / SUMMARY)
+            self._write_manifest(manifest)
 
     def clear(self) -> None:
         """Delete the files of sweeps, and no other files."""
@@ -174,7 +183,7 @@ class Folder:
         os.replace(new, file)
 
 
-def _grid_of(
+def grid_of(
     points: Iterable[tuple[str, int]],
 ) -> tuple[dict[str, list[Label]], list[tuple[int, int]]]:
     """Return the labels of each parameter, and the ranges of seeds if all cells share them."""

@@ -84,8 +84,8 @@ def labels_of(key: str) -> dict[str, Label]:
 def cells(grid: Grid) -> list[Cell]:
     """Return the cells of a grid; the first parameter varies slowest.
 
-    Raises `ValueError` for an empty grid, for values without a label, and for two cells with the
-    same labels.
+    Raises `ValueError` for an empty grid, for values without a label, for labels of several types,
+    and for two cells with the same labels.
     """
     for name in grid:
         if name in RESERVED:
@@ -96,9 +96,18 @@ def cells(grid: Grid) -> list[Cell]:
             raise ValueError(
                 f"a parameter cannot be named {as_given(name)}: it is a column of `summarize`"
             )
+    columns = [_named(name, values) for name, values in grid.items()]
+    for column in columns:
+        labels = [label for _, label, _ in column if label is not None]
+        kinds = {float if type(each) is int else type(each) for each in labels}
+        if len(kinds) > 1:
+            raise ValueError(
+                f"{column[0][0]}: the labels {', '.join(map(repr, labels[:4]))} are of several "
+                "types, and a column has one: give texts, such as {'3': 3}"
+            )
     found = [
         Cell({name: label for name, label, _ in cell}, {name: value for name, _, value in cell})
-        for cell in itertools.product(*(_named(name, values) for name, values in grid.items()))
+        for cell in itertools.product(*columns)
     ]
     if not found:
         raise ValueError("the grid has no cells: a parameter has no values")

@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 from codeop import Compile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from x402sim.events import Begin
 from x402sim.experiments.grid import labels_of, name_of
 from x402sim.experiments.sweep import SweepCall, play_points
 from x402sim.journal import Journal
@@ -106,6 +107,7 @@ def reproduce(
                 raise NotRepeatable("its program came to a sweep, not to the run")
             _compare_run(found, bundle, folder, run)
         else:
+            found.differences += _changed_results(folder, bundle, done)
             _compare_sweep(found, bundle, given, done, points, seed, workers)
     found.notes += origin.not_carried
     return found
@@ -245,6 +247,12 @@ def play_cells(name: str, space: dict[str, Any]) -> None:
             print(f"x402sim: a cell raised {tracebacks.summary(error)}", file=sys.stderr)  # noqa: T201
 
 
+def _changed_files(folder: Path, bundle: "OfRun | OfSweep", names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        if name in bundle.files and file_sha256(folder / name) != bundle.files[name]:
+            yield f"{name} in the folder is not the one that was saved"
+
+
 # --- a run -------------------------------------------------------------------------------
 
 
@@ -265,9 +273,11 @@ def _compare_run(found: Repeated, bundle: OfRun, folder: Path, run: Run) -> None
         found.differences.append(f"{_JOURNAL} in the folder cannot be read: {error}")
     if kept is not None and kept.sha256() != bundle.journal:
         found.differences.append(f"{_JOURNAL} in the folder is not the one that was saved")
-    for name in chain.from_iterable(map(frame_files, TABLES)):
-        if name in bundle.files and file_sha256(folder / name) != bundle.files[name]:
-            found.differences.append(f"{name} in the folder is not the one that was saved")
+    found.differences += _changed_files(
+        folder, bundle, chain.from_iterable(map(frame_files, TABLES))
+    )
+    if next(run.journal.events(Begin)).options != bundle.world:
+        found.differences.append(f"{BUNDLE} has another world than the run")
     if run.sha256 != bundle.journal:
         lines = describe(kept, run.journal) if kept is not None else []
         shown = ["the journal differs (a: saved, b: repeated)", *lines]
@@ -304,6 +314,26 @@ def _first(folder: Path, name: str, text: str) -> str:
 # --- a sweep -----------------------------------------------------------------------------
 
 
+def _changed_results(folder: Path, bundle: "OfSweep", done: "list[Done]") -> Iterator[str]:
+    """Yield a sentence for each part of the results that differs from the saved one."""
+    from x402sim.experiments.folder import ALL_ROWS, SUMMARY, grid_of
+    from x402sim.experiments.tables import played_in, points_sha256, rows_of
+    from x402sim.report.bundle import lines_sha256
+
+    saved = played_in(done)
+    if bundle.table:
+        if points_sha256(saved) != bundle.table:
+            yield "the results in the folder are not those that were saved"
+        if (bundle.points, (bundle.grid, bundle.seeds)) != (len(saved), grid_of(saved)):
+            yield f"{BUNDLE} has another grid, or other seeds, than the results"
+        yield from _changed_files(folder, bundle, (ALL_ROWS, SUMMARY))
+    for each in done:
+        lines = rows_of(each.table)
+        for seed, rows in zip(each.seeds, each.rows, strict=True):
+            if lines_sha256(lines.get(seed, ())) != rows:
+                yield f"{_place((each.cell, seed))}: the folder has other rows than were saved"
+
+
 def _compare_sweep(
     found: Repeated,
     bundle: "OfSweep",
@@ -313,7 +343,7 @@ def _compare_sweep(
     seed: int,
     workers: int | None,
 ) -> None:
-    from x402sim.experiments.tables import played_in, points_sha256
+    from x402sim.experiments.tables import played_in
 
     calls = [each for each in given if isinstance(each, SweepCall)]
     if len(calls) < len(given):
@@ -326,8 +356,6 @@ def _compare_sweep(
         raise NotRepeatable("no point of it is saved: play the sweep to its end")
     if not bundle.table:
         found.notes.append(f"the sweep was interrupted: it has {len(saved)} points")
-    elif points_sha256(saved) != bundle.table:
-        found.differences.append("the results in the folder are not those that were saved")
     found.notes += _changed_code(bundle, calls[-1])
     cells = {cell.key: cell for call in calls for cell in call.cells}
     known = [point for point in saved if point[0] in cells]
@@ -363,7 +391,6 @@ def _changed_code(bundle: "OfSweep", call: SweepCall) -> list[str]:
 
 def _compare_points(found: Repeated, saved: "_Points", repeated: "_Points") -> None:
     from x402sim.experiments.tables import rows_of
-    from x402sim.report.bundle import lines_sha256
 
     found.compared["point"] = len(repeated)
     lines_of = cache(lambda number: rows_of(tables[number].table))
@@ -372,10 +399,8 @@ def _compare_points(found: Repeated, saved: "_Points", repeated: "_Points") -> N
     for point, (ours, own) in repeated.items():
         theirs, done = saved[point]
         seed = point[1]
-        kept = lines_of(id(done)).get(seed, [])
-        if lines_sha256(kept) != theirs.rows:
-            found.differences.append(f"{_place(point)}: the folder has other rows than were saved")
         if ours != theirs:
+            kept = lines_of(id(done)).get(seed, [])
             rows = _rows(kept, lines_of(id(own)).get(seed, [])) if ours.rows != theirs.rows else ""
             journals = "" if ours.journals == theirs.journals else "its journals differ"
             differing.append(f"{_place(point)}: {'; '.join(filter(None, [rows, journals]))}")

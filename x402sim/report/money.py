@@ -450,6 +450,7 @@ def payments(journal: Journal, form: Form) -> pd.DataFrame:
         f"{name}_s": since(pa.array(at_ms, mask=at_ms < 0), reading.start_ms)
         for name, at_ms in moments.items()
     }
+    is_settled = found.status[ids] == _SETTLED
     status = pa.DictionaryArray.from_arrays(found.status[ids], pa.array(STATUSES))
     given = (
         of_tx
@@ -459,7 +460,7 @@ def payments(journal: Journal, form: Form) -> pd.DataFrame:
             "payer": found.payer[ids],
             "resource": words(found.resource[ids], texts),
             "status": status,
-            "amount_base": found.amount_base[ids],
+            "amount_base": np.where(is_settled, found.amount_base[ids], None),
             "tx": words(found.tx[ids], texts),
         }
     )

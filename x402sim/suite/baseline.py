@@ -6,6 +6,7 @@ of the TOML file that holds fails the run.
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,16 +116,17 @@ def _with_reason(result: Result, reasons: Reasons) -> Result:
 def _is_known(result: Result, before: _Found | None) -> bool:
     if before is None or result.outcome not in _OPEN or result.outcome is not before.outcome:
         return False
-    known = [each for each in before.cases if each.outcome is result.outcome]
-    now = [each for each in result.cases if each.outcome is result.outcome]
+    counts = [Counter(each.dialect for each in it.cases) for it in (result, before)]
+    several = {name for count in counts for name in count if count[name] > 1 or not name}
+
+    def keys(cases: Sequence[CaseResult | _Case]) -> set[tuple[str, str]]:
+        """Return the dialect of each case with this outcome, and the title where it has several."""
+        found = (each for each in cases if each.outcome is result.outcome)
+        return {(each.dialect, printable(each.title) * (each.dialect in several)) for each in found}
+
     if result.outcome is Outcome.INCONCLUSIVE:
-        return {each.dialect for each in now} <= {each.dialect for each in known}
-    return {_key(each) for each in now} <= {_key(each) for each in known}
-
-
-def _key(case: CaseResult | _Case) -> tuple[str, str]:
-    """Return the key of a case within an id: the dialect, or the title without a dialect."""
-    return ("" if case.dialect else printable(case.title), case.dialect)
+        return {name for name, _ in keys(result.cases)} <= {name for name, _ in keys(before.cases)}
+    return keys(result.cases) <= keys(before.cases)
 
 
 def mended(results: Sequence[Result], baseline: Baseline | Reasons) -> list[str]:

@@ -295,6 +295,10 @@ class World:
             ids = list(map(attrgetter(what), self.networks))
             if len(ids) != len(set(ids)):
                 raise ValueError(f"networks: each needs a {what} of its own, got {ids}")
+        if len({each.decimals for each in self.networks}) > 1:
+            raise ValueError(
+                "networks: tokens need the same decimals, as amounts of a run have one unit"
+            )
         names = list(map(attrgetter("name"), self.networks))
         for name, settings in self.services.items():
             known = names[:1] if name == self.first else names

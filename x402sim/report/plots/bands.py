@@ -202,10 +202,13 @@ def _meaning(rows: DataFrame) -> str:
     """Return the meaning of a band, for the legend: "95 % interval, by seed"."""
     confidence, unit = rows.attrs.get("confidence"), rows.attrs.get("unit")
     text = f"{100 * confidence:g} % interval" if confidence else "interval of the mean"
-    seeds = int(rows["seeds"].max()) if "seeds" in rows and unit == "seed" else _FEW_SEEDS
-    if 1 < seeds < _FEW_SEEDS:
-        same = "the same " if rows.attrs.get("common seeds") and len(rows) > 1 else ""
-        return f"{text} of {same}{seeds} seeds"
+    if "seeds" in rows and unit == "seed":
+        fewest, most = int(rows["seeds"].min()), int(rows["seeds"].max())
+        if fewest < _FEW_SEEDS and most > 1:
+            if fewest < most:  # points have failed, or the sweep has stopped by itself
+                return f"{text} of {fewest} to {most} seeds"
+            same = "the same " if rows.attrs.get("common seeds") and len(rows) > 1 else ""
+            return f"{text} of {same}{most} seeds"
     return f"{text}, by {unit}" if unit else text
 
 

@@ -112,7 +112,8 @@ def session_burn_down(
 
     Disc: opened; dot: a debit; triangle: expired; square: refunded. A session is drawn narrower
     than the session before, and covers no other. More than five sessions are drawn together, over
-    the time since the opening: median, middle half, and 5th to 95th percentile.
+    the time since the opening: median, middle half, and 5th to 95th percentile of those that the
+    run has followed for so long, or to their end.
     `labels` are words for names of payers.
     """
     reading = reading_of(journal_of(source))
@@ -123,7 +124,7 @@ def session_burn_down(
     groups = [group for _, group in table.groupby("session_id", observed=True, sort=False)]
     budget = f"remaining budget ({reading.symbol})"
     if len(groups) > MOST_LINES:
-        return _draw_bands(ax, groups, budget)
+        return _draw_bands(ax, groups, budget, reading.length_s)
     unit_s = figure.time_axis(ax, float(table["t_s"].max()), y=budget)
     for n, (group, (colour, dashes)) in enumerate(zip(groups, LINES, strict=False)):
         _draw_session(ax, len(groups) - 1 - n, group, unit_s, colour, dashes)
@@ -136,19 +137,24 @@ def session_burn_down(
     return ax
 
 
-def _draw_bands(ax: Axes, groups: list[Any], budget: str) -> Axes:
+def _draw_bands(ax: Axes, groups: list[Any], budget: str, last_s: float) -> Axes:
+    is_over = [group["event"].iloc[-1] in ("refunded", "failed") for group in groups]
+    known_s = [
+        np.inf if over else last_s - group["t_s"].iloc[0]
+        for group, over in zip(groups, is_over, strict=True)
+    ]
     ages = [(group["t_s"] - group["t_s"].iloc[0]).to_numpy() for group in groups]
     lefts = [group["remaining"].to_numpy(dtype="float64") for group in groups]
     at_s = np.unique(np.concatenate(ages))
     if len(at_s) > _MOST_POINTS:
         at_s = np.linspace(0, at_s[-1], _MOST_POINTS)
     held = np.array([
-        left[np.searchsorted(age, at_s, side="right") - 1]
-        for age, left in zip(ages, lefts, strict=True)
+        np.where(at_s <= end_s, left[np.searchsorted(age, at_s, side="right") - 1], np.nan)
+        for age, left, end_s in zip(ages, lefts, known_s, strict=True)
     ])  # fmt: skip
     unit_s = figure.time_axis(ax, float(at_s[-1]), y=budget)
     ax.set_xlabel(ax.get_xlabel().replace("virtual time", "time since it was opened"))
-    low, first, middle, third, high = np.percentile(held, [5, 25, 50, 75, 95], axis=0)
+    low, first, middle, third, high = np.nanpercentile(held, [5, 25, 50, 75, 95], axis=0)
     xs = at_s / unit_s
     ax.fill_between(xs, low, high, step="post", color=_OUTER, lw=0, gid="band 5 to 95 %")
     ax.fill_between(xs, first, third, step="post", color=_INNER, lw=0, gid="band 25 to 75 %")

@@ -1,6 +1,5 @@
 """Plots of time: latency by part, the queues before parts, and the indexer's backlog."""
 
-from itertools import accumulate, cycle
 from typing import Any
 
 import numpy as np
@@ -8,9 +7,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from x402sim.events import PaymentFailed, PaymentIndexed, PaymentSettled, PaymentUndone
 from x402sim.report import frames
+from x402sim.report.columns import in_turn, tables
 from x402sim.report.frames import queues
-from x402sim.report.money import payments
 from x402sim.report.plots import figure
 from x402sim.report.plots.figure import (
     BLACK,
@@ -36,16 +36,20 @@ def latency(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
     """Draw the latency of each part, one row for each kind of request, in the part's colour.
 
     Ring: median; thick line: middle half; thin line: 5th to 95th percentile; faint ticks: single
-    answers. Unanswered requests are counted in the row's text. `labels` are words for the names of
-    parts and requests.
+    answers. Unanswered requests are counted in the row's text. Of more than twelve kinds of
+    requests, the axis says how many are left out. `labels` are words for the names of parts and
+    requests.
     """
     table = frames.latency(journal_of(source))
-    groups = _by_callee(table)
+    every = _by_callee(table)
+    groups = every[:_MOST_ROWS]
     ax = figure.prepare(ax, height_mm=14 + 8 * max(2, len(groups)))
     if not groups:
         return figure.empty_axes(ax, "no exchanges")
     slowest = float(table["latency_s"].max())
     scale, unit = (1, "s") if slowest >= 1 else (1000, "ms")
+    more = f"; {len(every) - len(groups)} rarer kinds left out" if every[_MOST_ROWS:] else ""
+    groups.sort(key=lambda each: [*_COLOURS, each[0]].index(each[0]))
     for y, (to, what, group) in enumerate(groups):
         name = f"{figure.plain(to)}: {figure.plain(what)}"
         _draw_row(ax, y, name, group, _colour(to), (scale, unit))
@@ -57,7 +61,7 @@ def latency(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
     ax.set_ylim(len(groups) - 0.45, -0.65)
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
-    figure.label_axes(ax, f"latency ({unit})", "")
+    figure.label_axes(ax, f"latency ({unit}){more}", "")
     has_spread = any(group["latency_s"].count() >= _ENOUGH for _, _, group in groups)
     parts = dict.fromkeys(to for to, *_ in groups)
     figure.legend(ax, [
@@ -77,15 +81,13 @@ def _colour(part: str) -> str:
 
 
 def _by_callee(table: Any) -> list[tuple[str, str, Any]]:
-    """Return the exchanges grouped by callee and path, at most `_MOST_ROWS` groups."""
+    """Return the exchanges grouped by callee and path, the largest group first."""
     what = table["path"].astype("str").map(_without_ids)
-    order = {to: n for n, to in enumerate(_COLOURS)}
     groups = [
         (LANES.get(str(to), str(to)), str(path), group)
         for (to, path), group in table.groupby(["to", what], observed=True, sort=False)
     ]
-    most = sorted(groups, key=lambda each: -len(each[2]))[:_MOST_ROWS]
-    return sorted(most, key=lambda each: order.get(each[0], len(order)))
+    return sorted(groups, key=lambda each: -len(each[2]))
 
 
 def _without_ids(path: str) -> str:
@@ -147,14 +149,18 @@ def queue(source: Source, ax: Axes | None = None, *, labels: Labels | None = Non
     if table.empty:
         return figure.empty_axes(ax, "no part has servers")
     unit_s = figure.time_axis(ax, last_s, y="requests waiting or served")
-    parts = table.groupby("part", observed=True)
-    for (part, rows), (colour, dashes) in zip(parts, cycle(figure.LINES), strict=False):
+    for number, (part, rows) in enumerate(table.groupby("part", observed=True)):
+        colour, dashes = figure.LINES[number % len(figure.LINES)]
+        mark = ("", *figure.MARKS)[number // len(figure.LINES)]  # 30 parts can be told apart
         ended_s, arrived_s = rows["ended_s"].dropna(), rows["arrived_s"]
         moves = pd.concat([pd.Series(1, arrived_s), pd.Series(-1, ended_s)])
         inside = moves.groupby(level=0).sum().cumsum()  # a value for each moment
         xs = np.array([0.0, *inside.index, last_s]) / unit_s
         ys, name = [0, *inside, inside.iloc[-1]], figure.plain(str(part))
-        ax.step(xs, ys, where="post", color=colour, ls=dashes, lw=1.2, label=name)
+        ax.step(
+            xs, ys, where="post", color=colour, ls=dashes, lw=1.2, label=name, marker=mark,
+            markevery=0.1, ms=3.5,
+        )  # fmt: skip
     figure.legend(ax)
     ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=2))
     ax.set_ylim(bottom=0)
@@ -173,19 +179,27 @@ def backlog(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
     `labels` rename texts of the legend and the axes.
     """
     journal = journal_of(source)
-    reading, runs, paid = reading_of(journal), frames.backlog(journal), payments(journal)
+    reading, runs, waiting = reading_of(journal), frames.backlog(journal), set[int]()
+    points = [(0.0, 0)]
+
+    def settled(at_ms: int, payment_id: int) -> None:
+        waiting.add(payment_id)
+        points.append((reading.since(at_ms), len(waiting)))
+
+    def ended(at_ms: int, payment_id: int) -> None:
+        waiting.discard(payment_id)
+        points.append((reading.since(at_ms), len(waiting)))
+
+    begun, *ends = tables(journal, PaymentSettled, PaymentIndexed, PaymentUndone, PaymentFailed)
+    in_turn(begun.calls(settled, texts=False), *(e.calls(ended, texts=False) for e in ends))
     ax = figure.prepare(ax)
-    if runs.empty and paid["settled_s"].isna().all():
+    if runs.empty and len(points) == 1:
         return figure.empty_axes(ax, "nothing to index")
     last_s = reading.length_s
     unit_s = figure.time_axis(ax, last_s, y="payments without a block number")
-    moves = sorted(
-        [(t_s, 1) for t_s in paid["settled_s"].dropna()]
-        + [(t_s, -1) for t_s in paid["indexed_s"].dropna()]
-    )
-    xs = np.array([0.0, *(t_s for t_s, _ in moves), last_s]) / unit_s
-    ys = [0, *accumulate(by for _, by in moves)]
-    ax.step(xs, [*ys, ys[-1]], where="post", color=BLUE, lw=1.2, label=figure.plain("payments"))
+    xs, ys = zip(*points, (last_s, len(waiting)), strict=True)
+    label = figure.plain("payments")
+    ax.step(np.array(xs) / unit_s, ys, where="post", color=BLUE, lw=1.2, label=label)
     is_done = (runs["matched"] + runs["reverted"] == runs["asked"]).to_numpy(dtype="bool")
     at, left = runs["t_s"].to_numpy() / unit_s, runs["backlog"].to_numpy(dtype="float64")
     for these, face, name in (is_done, BLACK, _WHOLE), (~is_done, "white", _PART):

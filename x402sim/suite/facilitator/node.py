@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,7 @@ import httpx
 from starlette.types import ASGIApp
 
 from x402sim.http.exchange import Request as Sent, Url
+from x402sim.protocol.crypto import keccak256, to_hex
 from x402sim.protocol.messages import decoded, encode
 from x402sim.suite.wire import Reply, Request, Twisted
 from x402sim.world.link import Asgi
@@ -63,6 +65,15 @@ class Node(Twisted[Call]):
     def count(self, method: str) -> int:
         """Return how often a method was called."""
         return sum(each.method == method for each in self.calls)
+
+    @property
+    def offered(self) -> set[str]:
+        """The hashes of every signed transaction at the node, also while the chain takes it."""
+        found = set()
+        for raw in self.raw:
+            with suppress(ValueError):
+                found.add(to_hex(keccak256(bytes.fromhex(raw.removeprefix("0x")))))
+        return found
 
     async def answer(self, request: Request) -> Reply:
         """Answer a request over HTTP: one call, or a batch of calls."""

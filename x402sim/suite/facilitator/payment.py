@@ -50,7 +50,7 @@ from x402sim.text.words import printable
 PRICE_BASE = 10_000
 """The price of a payment in base units: 0.01."""
 TIMEOUT_S = 300
-"""The seconds to pay in the requirements."""
+"""The seconds to pay, if the two clocks agree."""
 BEFORE_S = 600
 """Seconds from the opening of a window until now, as in the public clients."""
 RESOURCE = "https://shop.example/report"
@@ -249,7 +249,7 @@ def drafted(
         dialect.amount: str(amount_base),
         "asset": checksum(network.asset),
         "payTo": checksum(to),
-        "maxTimeoutSeconds": TIMEOUT_S,
+        "maxTimeoutSeconds": before_s - min(times),  # a strict facilitator takes no longer window
     }
     paid: dict[str, Any] = {"scheme": wanted["scheme"], "network": wanted["network"]}
     body: dict[str, Any] = {"x402Version": dialect.version}

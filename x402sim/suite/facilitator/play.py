@@ -12,6 +12,7 @@ import httpx
 from x402sim.chain.base import Call
 from x402sim.clock import stopwatch
 from x402sim.http.bounded import Limits, receive
+from x402sim.http.exchange import retry_after_s
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, PrivateKey, from_hex, parse_address, sign
@@ -41,6 +42,8 @@ LONG_S = 200.0
 SENDS_S = 5.0
 """Seconds that a play waits for the relayer's transaction, before the play goes on without."""
 LOOK_S = 0.02
+BUSY, BUSY_S = 429, 60.0
+"""The status of a busy facilitator, and the most seconds that one request waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,15 +211,24 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
         *,
         patience_s: float | None = None,
     ) -> Answer:
-        """Send a request; never raises for the facilitator's behaviour."""
-        elapsed, most_s = stopwatch(), patience_s or self.patience_s
+        """Send a request, later again while the facilitator is busy.
+
+        Never raises for the facilitator's behaviour.
+        """
+        begun, most_s = stopwatch(), patience_s or self.patience_s
         limits, found = Limits(max_answer_bytes=MOST_BYTES, deadline_s=most_s), dict[str, Any]()
         try:
             http = self.room.http
-            request = http.build_request(
-                method, self.room.url + path, content=content, headers=headers, timeout=most_s
-            )
-            got = await receive(http.send(request, stream=True), limits)
+            while True:
+                elapsed = stopwatch()
+                request = http.build_request(
+                    method, self.room.url + path, content=content, headers=headers, timeout=most_s
+                )
+                got = await receive(http.send(request, stream=True), limits)
+                wait_s = retry_after_s(got.headers.get("retry-after"), CLOCK.now()) or 1.0
+                if got.status_code != BUSY or begun() + wait_s > BUSY_S:
+                    break
+                await self.wait(wait_s)
             text = got.content.decode("utf-8", "replace")
             found = {"status": got.status_code, "json": decoded(got.content), "text": text}
         except httpx.TimeoutException:

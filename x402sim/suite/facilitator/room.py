@@ -298,8 +298,8 @@ class FacilitatorRoom(rooms.Room):
 
         Such a transfer shows that the facilitator has another way to the chain.
         """
-        known = {*self.own, *self.node.sent}
         moved = (await self.money(since, len(self.node.sent))).moved
+        known = {*self.own, *self.node.sent, *self.node.offered}
         return tuple(each for each in moved if each.tx_hash not in known)
 
     async def money(self, since: int, sent_before: int) -> Money:
@@ -376,7 +376,7 @@ async def opened(
             trust_env=False,
             verify=certificates(),
             timeout=patience_s,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=100),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
         )
         await stack.enter_async_context(http)
         beat = asyncio.create_task(_beat(controls, kind))

@@ -111,7 +111,7 @@ def hash_is_named(title: str) -> Demand:
 
 
 def wastes_nothing(_: Play, observed: Observed) -> Violation | None:
-    """Find more transactions of the relayer than payments, or a reverted one."""
+    """Find more transactions of the relayer than payments, or one without a payment."""
     money = observed.money
     if money.reverted:
         return Violation(
@@ -120,7 +120,16 @@ def wastes_nothing(_: Play, observed: Observed) -> Violation | None:
             loss=gas(money.burnt_wei, "gas for what could not succeed"),
             demand=observed.demand_on_settle or "no-reverts",
         )
-    if len(money.sent) > len(observed.drafts):
+    moving = {each.tx_hash for each in money.moved}
+    if any(each.ok and each.tx_hash not in moving for each in money.sent):
+        return Violation(
+            expected="no transaction that moves nothing",
+            actual=observed.summary,
+            loss=gas(money.gas_wei, "gas for a call that the payer has chosen"),
+            demand=observed.demand_on_settle or "no-gas-for-refused",
+        )
+    # what took the place of another, at a higher price, costs no gas a second time
+    if sum(each.ok is not None for each in money.sent) > len(observed.drafts):
         return Violation(demand="one-transaction", actual=observed.summary)
     return None
 
