@@ -13,6 +13,8 @@ from x402sim.suite.verdict import Found, NotApplicable, Untold, Violation
 
 MANY = 5
 """The requests with one payment, and seconds that the facilitator holds the first request."""
+BUSY = (429, 503)
+"""Statuses of a server that sells one thing at a time: the payment is sent again."""
 
 
 def _changed(value: Any) -> Any:
@@ -121,6 +123,7 @@ async def _elsewhere(play: Play) -> Uses:
     price = (await play.draft()).auth.value
     far = {each: abs((await play.draft(each)).auth.value - price) for each in [*others.values()]}
     payment = await play.draft()
+    play.double.strict = True
     answers = [await play.pay(payment)]
     for other in sorted(far, key=lambda each: far[each]):
         answers.append(await play.pay(payment, other))
@@ -147,6 +150,7 @@ async def _another_query(play: Play) -> Uses:
     name, _, value = item.target.partition("?")[2].partition("&")[0].partition("=")
     other = replace(item, target=f"{item.path}?{name}={value}-other")
     payment = await play.draft(item)
+    play.double.strict = True
     answers = [await play.pay(payment, item), await play.pay(payment, other)]
     return await play.distinguished(payment, answers, other)
 
@@ -160,6 +164,7 @@ async def _another_body(play: Play) -> Uses:
         raise Untold(f"no value stands in the body {item.body} that could be another: give one")
     other = replace(item, body=encode(changed).decode())
     payment = await play.draft(item)
+    play.double.strict = True
     answers = [await play.pay(payment, item), await play.pay(payment, other)]
     return await play.distinguished(payment, answers, other)
 
@@ -168,6 +173,7 @@ async def _another_body(play: Play) -> Uses:
 async def _again(play: Play) -> Uses:
     """Buy, and send the same payment twice more, each time after the whole answer."""
     payment = await play.draft()
+    play.double.strict = True
     answers = [await play.pay(payment) for _ in range(3)]
     return await play.distinguished(payment, answers)
 
@@ -216,6 +222,9 @@ async def _two_payers(play: Play) -> Uses:
     """Buy twice at once with two payments: both are served, and settled by then or soon after."""
     payments = [await play.draft(), await play.draft()]
     answers = await play.at_once(payments)
+    for place, each in enumerate(payments):
+        if answers[place].status in BUSY:
+            answers[place] = (await play.sent_again(each, answers[place : place + 1])).answers[-1]
     for each in payments:
         await play.double.until(SETTLE, each.nonce, BEGINS_S, is_answered)
     return await play.used(payments[0], answers, *payments[1:])

@@ -126,7 +126,7 @@ def _same(play: Play, answer: Answer) -> Found:
 def _same_in_body(play: Play, answer: Answer) -> Found:
     """Find an offer of the body that the header lacks; for version 1, `_same` looks."""
     body = answer.json if isinstance(answer.json, dict) else {}
-    offers = body.get("accepts")
+    offers = None if body.get("x402Version") == 1 else body.get("accepts")
     written = (
         [each for each in offers if isinstance(each, dict)] if isinstance(offers, list) else []
     )

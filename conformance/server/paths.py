@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from x402sim.protocol.x402 import to_base64
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.server.case import Demand, case, demand, uncounted
@@ -12,7 +13,7 @@ from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, Violation
 from x402sim.text.words import counted, often
 
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "QUERY", "TRACE", "get")
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY", "TRACE", "get")
 DIGITS = 8
 """Bytes by which two goods may differ in length, through numbers in the text."""
 OVERRIDES = ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override")
@@ -243,6 +244,11 @@ async def _overridden(play: Play) -> UnpaidTries:
             ("Accept", "text/html"),
             ("Sec-Fetch-Mode", "cors"),
             ("Purpose", "prefetch"),
+            ("Range", "bytes=0-"),
+            ("Upgrade", "websocket"),
+            ("Cookie", "paid=true"),
+            ("X-Payment-Verified", "true"),
+            ("PAYMENT-RESPONSE", to_base64({"success": True, "transaction": "0x" + "ab" * 32})),
             ("X-Middleware-Subrequest", "middleware:middleware:middleware:middleware:middleware"),
         )
     ]

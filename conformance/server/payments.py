@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from x402sim.suite.server.double import Call
 from x402sim.suite.server.payment import Payment
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.verdict import Found, NotApplicable, Violation
+from x402sim.suite.verdict import Found, Inconclusive, NotApplicable, Violation
 from x402sim.text.words import counted
 
 _BY_PERMIT2 = only([Dialect.PERMIT2, Dialect.UPTO], "EIP-3009 needs no allowance")
@@ -92,6 +93,8 @@ def refuses(changes: Changes) -> Callable[[Play], Awaitable[list[Refusal]]]:
     async def play(it: Play) -> list[Refusal]:
         """A payer sends one wrong payment after the other, each changed in another way."""
         names, found = list(changes(it, await it.draft())), []
+        with suppress(Inconclusive):  # known goods show themselves in a refusal
+            await it.goods()
         for about in names:  # a new payment for each: servers keep a nonce with its first change
             payment = changes(it, await it.draft())[about]
             it.say(f"{about}:")
@@ -109,7 +112,7 @@ def not_served(play: Play, observed: list[Refusal]) -> Found:
     A server that goes by the signed fields alone need not read the rest of a payment.
     """
     for each in observed:
-        if each.answer.is_sale:
+        if each.answer.is_sale or play.has_goods(each.answer):
             offer = each.payment.offer if each.payment else {}
             price, to = int(offer.get(play.dialect.amount, 0)), str(offer.get("payTo")).lower()
             paid = [(moved.amount_base, to_hex(moved.to)) for moved in each.moved]

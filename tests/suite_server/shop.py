@@ -191,6 +191,9 @@ class Shop:
     is_dead: bool = False
     made: int = 0
     """How often handlers have run."""
+    is_open: bool = False
+    sells: int = 0
+    """How many payments are under way."""
     requests: int = 0
     owed: dict[str, Any] = field(default_factory=dict)
     minded: dict[str, Any] = field(default_factory=dict)
@@ -321,6 +324,9 @@ class Shop:
         is_free = {
             "head is free": method == "HEAD",
             "odd bodies are free": body[:1] not in (b"{", b""),
+            "serves a part before the wall": "range" in headers,
+            "believes in a gateway": "x-payment-verified" in headers,
+            "is open once it was paid": self.is_open,
         }
         # the wall looks at another text
         is_past = (method, guarded) not in PRICES and method != "HEAD"
@@ -333,7 +339,19 @@ class Shop:
         found = self.payment_in(headers)
         if found is None:
             return self.ask(path, "no payment")
-        return await self.careless(replace(order, version=found[0], payment=found[1]))
+        self.sells += 1
+        try:
+            if self.has("sells one at a time") and self.sells > 1:
+                return Reply(429, {"error": "one at a time"}, {"Retry-After": "1"})
+            reply = await self.careless(replace(order, version=found[0], payment=found[1]))
+        finally:
+            self.sells -= 1
+        self.is_open |= reply.status == 200
+        if self.has("leaves the goods in refusals") and reply.status in (402, 503):
+            return replace(reply, body=self.content(order))
+        if self.has("accepts jobs") and reply.status == 200:
+            return replace(reply, status=202)
+        return reply
 
     def free_pages(self) -> Mapping[str, Callable[[], Any]]:
         def free() -> Any:
@@ -389,6 +407,8 @@ class Shop:
             return wanted | {"amount": amount if self.has("amount is a number") else str(amount)}
         if self.has("another price in the body"):
             amount *= 2
+        if self.has("writes both amounts"):
+            wanted["amount"] = str(amount)
         return wanted | {
             "maxAmountRequired": str(amount),
             "resource": f"http://{self.host}{path}",

@@ -53,6 +53,11 @@ DEFECTS = {
     "small letters behind the wall": "server/path/spelling [v2]",
     "any method behind the wall": "server/path/method [v2]",
     "overrides behind the wall": "server/path/headers [v2]",
+    "serves a part before the wall": "server/path/headers [v2]",
+    "believes in a gateway": "server/path/headers [v2]",
+    "is open once it was paid": "server/control/sells [v2]",
+    "leaves the goods in refusals": "server/order/refused [v2 v1] server/order/settle-down [v2] "
+    "server/payment/amount [v2]",
     "head is free": "server/path/head [v2 v1] kit/path/head-success [v2]",
     "head is free, hides its length": "server/path/head [v2]",
     "head pays, refuses what was served": "kit/path/head-paid [v2]",
@@ -165,6 +170,10 @@ HONEST = {
     "decodes before the wall": "server/path",
     "has a free page like its goods": "server/path",
     "never verifies": "server/order/invalid",
+    "never verifies, keeps nothing": "server/binding server/many",
+    "sells one at a time": "server/many",
+    "accepts jobs": "server/control server/binding server/many server/order server/payment",
+    "writes both amounts": "server/offer/whole",
     "charges failures and says so, says that it is paid upfront": "server/order/handler "
     "server/handler kit/handler",
     "settles after the stream": "server/handler/stream-left kit/handler/stream-left",

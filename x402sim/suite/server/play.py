@@ -348,6 +348,9 @@ class Play(rooms.Play[ServerRoom, Answer]):
         payment: Payment | None = None,
     ) -> Trade:
         """Pay with a twisted facilitator; then send the same payment again, untwisted."""
+        if twists:
+            with suppress(Inconclusive):  # known goods show themselves in a refusal
+                await self.goods(item)
         payment = payment or await self.draft(item)
         with self.double.twisted(*twists):
             before = len(self.double.calls)
@@ -370,7 +373,7 @@ class Play(rooms.Play[ServerRoom, Answer]):
         """Send a payment again until it is served; `answers` are the earlier answers to it."""
         got = list(answers)
         for _ in range(again):
-            if got[-1].is_sale:
+            if got[-1].is_sale or self.has_goods(got[-1]):
                 break
             await self.wait(PAUSE_S)
             got.append(await self.pay(payment, item, **how))
@@ -521,7 +524,20 @@ class Play(rooms.Play[ServerRoom, Answer]):
 
         An answer that is no JSON object must have the same text, digits aside.
         """
-        if not answer.is_2xx or not answer.body:
+        return answer.is_2xx and self._is_like(answer, goods)
+
+    def has_goods(self, answer: Answer) -> bool:
+        """Tell whether a refusal has a body like that of bought goods, and unlike the first 402."""
+        if answer.is_2xx or self.item.tool:
+            return False
+        sold = [each for (by, _), each in self.room.goods.items() if by == str(self.dialect)]
+        return any(
+            self._is_like(answer, each) and not self._is_like(self.answers[0], each)
+            for each in sold
+        )
+
+    def _is_like(self, answer: Answer, goods: Answer) -> bool:
+        if not answer.body:
             return False
         sold, got = goods.json, answer.json
         if isinstance(sold, dict) and sold:

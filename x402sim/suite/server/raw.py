@@ -114,8 +114,8 @@ class Answer:
 
     @property
     def is_sale(self) -> bool:
-        """Whether the answer has goods: a success other than 202."""
-        return self.is_2xx and self.status != 202
+        """Whether the answer has goods: a success, of 202 only one with the receipt."""
+        return self.is_2xx and (self.status != 202 or self._is_receipted)
 
     @property
     def goods(self) -> bytes:
@@ -188,6 +188,11 @@ class Answer:
     def has_offer(self) -> bool:
         """Whether the answer makes an offer, whatever the status."""
         return bool(self._offers)
+
+    @property
+    def _is_receipted(self) -> bool:
+        told = [json_in(self.headers.get(name)) for name in RECEIPTS]
+        return any(isinstance(each, dict) and each.get("success") is True for each in told)
 
     @property
     def _offers(self) -> list[dict[str, Any]]:
@@ -292,7 +297,12 @@ async def send(
     """
     elapsed = stopwatch()
     names = {name.lower() for name, _ in headers}
-    own = [("Host", f"127.0.0.1:{port}"), ("Connection", "close"), ("Accept", "*/*")]
+    own = [
+        ("Host", f"127.0.0.1:{port}"),
+        ("Connection", "close"),
+        ("Accept", "*/*"),
+        ("User-Agent", "x402sim"),  # some servers refuse a request without one
+    ]
     if body is not None:
         own.append(("Content-Length", str(len(body))))
     lines = [(name, text) for name, text in own if name.lower() not in names]
@@ -311,7 +321,7 @@ async def send(
                 if not piece:
                     break
                 reader.parser.feed_data(piece)
-                if is_enough and is_enough(reader.headers, bytes(reader.body)):
+                if is_enough and reader.has_head and is_enough(reader.headers, bytes(reader.body)):
                     reader.is_complete = True
     except httptools.HttpParserUpgrade:  # a 101: other bytes than HTTP follow
         reader.is_complete = True
