@@ -354,7 +354,8 @@ class Purchase:
             self._sign(answer)
             answer = self.ask(self.kept["payment"])
         if answer.status != 200:
-            if answer.status == 402 and self.has("believes refusals"):
+            is_believed = answer.status == 402 and self.has("believes refusals")
+            if is_believed or (answer.status == 429 and self.has("signs again on 429")):
                 self.kept = {}
             raise NotBought(f"it answered {answer.status} to the payment")
         return self._shown(answer)

@@ -346,7 +346,7 @@ class Shop:
             reply = await self.careless(replace(order, version=found[0], payment=found[1]))
         finally:
             self.sells -= 1
-        self.is_open |= reply.status == 200
+        self.is_open |= reply.status == 200 and self.has("is open once it was paid")
         if self.has("leaves the goods in refusals") and reply.status in (402, 503):
             return replace(reply, body=self.content(order))
         if self.has("accepts jobs") and reply.status == 200:
@@ -435,13 +435,14 @@ class Shop:
     def offers(self, path: str) -> list[dict[str, Any]]:
         """The offers of version 2: one, or another network's before it and a dearer one behind."""
         wanted = self.requirements(2, path)
+        if self.has("asks for more each time"):
+            wanted["amount"] = str(int(wanted["amount"]) + next(self.challenges))
+            self.minded[wanted["amount"]] = wanted
         if self.has("sells upto"):
             return [wanted, self.upto(path)]
         if self.has("sells permit2"):
-            return [
-                wanted,
-                wanted | {"extra": wanted["extra"] | {"assetTransferMethod": "permit2"}},
-            ]
+            named = {} if self.has("leaves the token unnamed") else wanted["extra"]
+            return [wanted, wanted | {"extra": named | {"assetTransferMethod": "permit2"}}]
         if not (self.has("several offers") or self.has("settles the first offer")):
             return [wanted]
         elsewhere = wanted | {
@@ -626,6 +627,8 @@ class Shop:
                 wanted = chosen
         if self.has("believes what was accepted") and version == 2:
             wanted = payment.get("accepted", wanted)
+        if self.has("asks for more each time") and version == 2:
+            wanted = self.minded.get(payment["accepted"]["amount"], wanted)
         named = payment.get("accepted") if version == 2 else payment
         keys = wanted if version == 2 else ("scheme", "network")
         is_same = isinstance(named, dict) and all(named.get(k) == wanted[k] for k in keys)

@@ -174,6 +174,8 @@ HONEST = {
     "sells one at a time": "server/many",
     "accepts jobs": "server/control server/binding server/many server/order server/payment",
     "writes both amounts": "server/offer/whole",
+    "asks for more each time": "server/offer kit/offer server/discovery kit/discovery/described",
+    "sells permit2, leaves the token unnamed": "server/offer/whole",
     "charges failures and says so, says that it is paid upfront": "server/order/handler "
     "server/handler kit/handler",
     "settles after the stream": "server/handler/stream-left kit/handler/stream-left",

@@ -61,6 +61,11 @@ def test_an_answer_is_enough_only_with_its_whole_head() -> None:
     assert found.status == 200
 
 
+def test_blanks_around_a_value_are_none_of_it() -> None:
+    found = answered(b"HTTP/1.1 200 OK\r\nLocation:\t /a \r\ncontent-length: 0\r\n\r\n")
+    assert found.headers["location"] == "/a"
+
+
 def test_a_request_names_its_client() -> None:
     assert b"\r\nUser-Agent: " in answered().body
 

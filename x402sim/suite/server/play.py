@@ -373,7 +373,8 @@ class Play(rooms.Play[ServerRoom, Answer]):
         """Send a payment again until it is served; `answers` are the earlier answers to it."""
         got = list(answers)
         for _ in range(again):
-            if got[-1].is_sale or self.has_goods(got[-1]):
+            is_unpaid = not self.double.is_settled(payment.nonce)
+            if got[-1].is_sale or (is_unpaid and self.has_goods(got[-1])):
                 break
             await self.wait(PAUSE_S)
             got.append(await self.pay(payment, item, **how))

@@ -264,7 +264,7 @@ class _Reader:
         self.headers = Headers()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.add(name.decode("latin-1"), value.decode("latin-1"))
+        self.headers.add(name.decode("latin-1"), value.decode("latin-1").strip())
 
     def on_headers_complete(self) -> None:
         self.has_head = self.status >= 200 or self.status == HTTPStatus.SWITCHING_PROTOCOLS
