@@ -211,9 +211,14 @@ def _served_or_not(play: Play, observed: list[Refusal]) -> str:
     return "taken" if observed[0].answer.is_2xx else f"refused with {observed[0].answer.status}"
 
 
+def _is_one_for_the_other(play: Play, observed: list[Refusal]) -> Found:
+    """Find a charge without goods, or goods without a charge."""
+    return not_charged(play, observed) or not_served(play, observed)
+
+
 def _of_other(title: str) -> list[Demand]:
     return [
-        demand(f"{title}: no charge without goods", SERVED_ONLY_IF_SETTLED)(not_charged),
+        demand(f"{title}: no charge without goods", SERVED_ONLY_IF_SETTLED)(_is_one_for_the_other),
         demand(
             f"{title}: the answer is no 5xx",
             texts.derived(

@@ -327,6 +327,7 @@ class Shop:
             "serves a part before the wall": "range" in headers,
             "believes in a gateway": "x-payment-verified" in headers,
             "is open once it was paid": self.is_open,
+            "takes the old header for a payment": "x-payment" in headers,
         }
         # the wall looks at another text
         is_past = (method, guarded) not in PRICES and method != "HEAD"

@@ -54,6 +54,7 @@ DEFECTS = {
     "any method behind the wall": "server/path/method [v2]",
     "overrides behind the wall": "server/path/headers [v2]",
     "serves a part before the wall": "server/path/headers [v2]",
+    "takes the old header for a payment": "server/header/other [v2]",
     "believes in a gateway": "server/path/headers [v2]",
     "is open once it was paid": "server/control/sells [v2]",
     "leaves the goods in refusals": "server/order/refused [v2 v1] server/order/settle-down [v2] "

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from x402sim.clock import stopwatch
-from x402sim.protocol import mcp
+from x402sim.protocol import mcp, x402
 from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import Network
 from x402sim.suite import rooms
@@ -510,8 +510,9 @@ def _why_unpayable(dialect: Dialect, answer: Answer, network: Network) -> str:
     if payable(dialect, answer, network) is not None:
         return ""
     offers = "; ".join(json.dumps(each)[:300] for each in offers_in(dialect, answer)[:3])
+    wanted = f"{x402.network_name(dialect.version, network)}, {dialect.scheme}"
     return (
-        f"none of its offers is {network.name}, {dialect.scheme}, for the token of the judge "
+        f"none of its offers is {wanted}, for the token of the judge "
         f"(X402SIM_NETWORK, X402SIM_ASSET): {offers or 'there are none'}"
     )
 
