@@ -9,7 +9,7 @@ from typing import Any
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import x402
-from x402sim.protocol.crypto import PrivateKey, checksum, to_hex
+from x402sim.protocol.crypto import PrivateKey, checksum, parse_address, to_hex
 from x402sim.protocol.eip3009 import Domain
 from x402sim.protocol.permit2_payments import SPONSORED_PERMIT
 from x402sim.suite import texts
@@ -17,11 +17,12 @@ from x402sim.suite.dialect import Dialect
 from x402sim.suite.money import Transfer
 from x402sim.suite.row import only
 from x402sim.suite.server.case import SERVED_ONLY_IF_SETTLED, Demand, case, demand, is_blamed
-from x402sim.suite.server.double import Call
+from x402sim.suite.server.double import SETTLE, VERIFY, Call, Go
 from x402sim.suite.server.payment import Payment
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, Inconclusive, NotApplicable, Violation
+from x402sim.suite.wire import Reply, as_json
 from x402sim.text.words import counted
 
 _BY_PERMIT2 = only([Dialect.PERMIT2, Dialect.UPTO], "EIP-3009 needs no allowance")
@@ -84,6 +85,22 @@ async def _refused(
     return Refusal(about=about, payment=payment, answer=answer, moved=moved, asked=asked)
 
 
+OTHER_TOKEN = checksum(PrivateKey(b"\x0a" * 32).address)
+OTHER_CHAIN = {1: "base", 2: "eip155:8453"}
+
+
+async def _settles_others(call: Call, _: Go) -> Reply | None:
+    """Settle another token, or on another chain, as a facilitator of many does if it is asked to.
+
+    The server has asked for what the payment names, and not for what it sells.
+    """
+    asset, network = (str(call.at("paymentRequirements", name)) for name in ("asset", "network"))
+    if asset.lower() != OTHER_TOKEN.lower() and network not in OTHER_CHAIN.values():
+        return None
+    said = {"isValid": True, "success": True, "transaction": "0x" + "ab" * 32, "network": network}
+    return as_json(said | {"payer": call.payer}) if call.path in (VERIFY, SETTLE) else None
+
+
 Changes = Callable[[Play, Payment], Mapping[str, Payment]]
 
 
@@ -98,7 +115,8 @@ def refuses(changes: Changes) -> Callable[[Play], Awaitable[list[Refusal]]]:
         for about in names:  # a new payment for each: servers keep a nonce with its first change
             payment = changes(it, await it.draft())[about]
             it.say(f"{about}:")
-            found.append(await _refused(it, about, it.pay(payment), payment))
+            with it.double.twisted(_settles_others):
+                found.append(await _refused(it, about, it.pay(payment), payment))
             if it.is_silent:
                 break
         return found
@@ -266,13 +284,11 @@ def _another_payee(play: Play, payment: Payment) -> Mapping[str, Payment]:
 
 def _another_token(play: Play, payment: Payment) -> Mapping[str, Payment]:
     domain = payment.domain
-    other = PrivateKey(b"\x0a" * 32).address
+    other = parse_address(OTHER_TOKEN)
     fake = payment.signed(domain=Domain(domain.name, domain.version, domain.chain_id, other))
     found = {"signed for another token": fake}
     if play.dialect.version == 2:
-        found["and the copy of the offer names it"] = fake.with_value(
-            "accepted.asset", checksum(other)
-        )
+        found["and the copy of the offer names it"] = fake.with_value("accepted.asset", OTHER_TOKEN)
     return found
 
 
@@ -280,7 +296,7 @@ def _another_chain(play: Play, payment: Payment) -> Mapping[str, Payment]:
     own = payment.domain
     signed = payment.signed(domain=Domain(own.name, own.version, 8453, own.verifying_contract))
     where = "accepted.network" if play.dialect.version == 2 else "network"
-    name = "eip155:8453" if play.dialect.version == 2 else "base"
+    name = OTHER_CHAIN[play.dialect.version]
     return {
         "signed for another chain": signed,
         "and it names that chain": signed.with_value(where, name),

@@ -628,6 +628,9 @@ class Shop:
                 wanted = chosen
         if self.has("believes what was accepted") and version == 2:
             wanted = payment.get("accepted", wanted)
+        if self.has("believes the token that was accepted") and version == 2:
+            given = payment.get("accepted") or {}
+            wanted = wanted | {n: given.get(n) for n in ("asset", "network")}
         if self.has("asks for more each time") and version == 2:
             wanted = self.minded.get(payment["accepted"]["amount"], wanted)
         named = payment.get("accepted") if version == 2 else payment

@@ -31,6 +31,7 @@ DEFECTS = {
     "names the payment in vary": "kit/offer/cache-forbidden [v2]",
     "says nothing of caches": "kit/offer/cache-forbidden [v1]",
     "believes what was accepted": "server/payment/accepted [v2]",
+    "believes the token that was accepted": "server/payment/token [v2] server/payment/chain [v2]",
     "any header pays": "server/header/malformed [v2 v1]",
     "5xx for malformed": "server/header/malformed-answer [v2] server/payment/fields-answer [v1] "
     "server/header/other-answer [v2] server/header/version-answer [v1]",
