@@ -237,7 +237,7 @@ def _record(slug: str, reply: Callable[[Shop], Reply], title: str) -> PayerRow:
 
 
 _invalid = _failed("invalid_exact_evm_payload_signature")
-REFUSALS = (402, 429, 403)
+REFUSALS = (402, 429, 400)
 
 
 def _refuses(shop: Shop, right: Reply) -> Reply:

@@ -350,6 +350,8 @@ class Shop:
         self.is_open |= reply.status == 200 and self.has("is open once it was paid")
         if self.has("leaves the goods in refusals") and reply.status in (402, 503):
             return replace(reply, body=self.content(order))
+        if self.has("refuses in the fields of its goods") and reply.status in (402, 503):
+            return replace(reply, body={"number": 0, "weather": reply.status})
         if self.has("accepts jobs") and reply.status == 200:
             return replace(reply, status=202)
         return reply

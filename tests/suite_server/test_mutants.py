@@ -176,6 +176,7 @@ HONEST = {
     "sells one at a time": "server/many",
     "accepts jobs": "server/control server/binding server/many server/order server/payment",
     "writes both amounts": "server/offer/whole",
+    "refuses in the fields of its goods": "server/order/refused server/order/settle-down server/payment/amount",
     "asks for more each time": "server/offer kit/offer server/discovery kit/discovery/described",
     "sells permit2, leaves the token unnamed": "server/offer/whole",
     "charges failures and says so, says that it is paid upfront": "server/order/handler "
