@@ -13,8 +13,6 @@ from x402sim.suite.verdict import Found, NotApplicable, Untold, Violation
 
 MANY = 5
 """The requests with one payment, and seconds that the facilitator holds the first request."""
-BUSY = (429, 503)
-"""Statuses of a server that sells one thing at a time: the payment is sent again."""
 
 
 def _changed(value: Any) -> Any:
@@ -222,9 +220,6 @@ async def _two_payers(play: Play) -> Uses:
     """Buy twice at once with two payments: both are served, and settled by then or soon after."""
     payments = [await play.draft(), await play.draft()]
     answers = await play.at_once(payments)
-    for place, each in enumerate(payments):
-        if answers[place].status in BUSY:
-            answers[place] = (await play.sent_again(each, answers[place : place + 1])).answers[-1]
     for each in payments:
         await play.double.until(SETTLE, each.nonce, BEGINS_S, is_answered)
     return await play.used(payments[0], answers, *payments[1:])

@@ -10,6 +10,7 @@ from typing import Any, Self
 import httpx
 
 from x402sim.clock import stopwatch
+from x402sim.http.exchange import retry_after_s
 from x402sim.protocol import mcp
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.money import base_in
@@ -100,6 +101,9 @@ NOTHING = Item("GET", "/x402sim-nothing")
 """An item no server has."""
 BEGINS_S = 1.5
 """The most seconds from an answer to the end of its settlement, for a server that serves first."""
+LIMITED, TRIES, MOST_WAIT_S = 429, 4, 2.0
+"""The status of a server that is asked too much; how often a request is sent, and the longest
+Retry-After that is waited for."""
 AGAIN, PAUSE_S = 2, 0.3
 """How often a payment is sent again, and the seconds before each repetition."""
 MOST_STEP = 4
@@ -212,16 +216,23 @@ class Play(rooms.Play[ServerRoom, Answer]):
         if it.tool:
             params = mcp.params_of(it.call, httpx.Headers([*headers]))
             return await self.call(params, it, port=port, begun=begun, about=about)
-        answer = await send(
-            port or self.room.port,
-            method or it.method,
-            target or it.target,
-            [*it.headers, *headers],
-            it.content,
-            self.patience_s,
-            begun,
-        )
-        return self._heard(answer, about, [f"{n}: {as_sent(text)}" for n, text in headers], it.body)
+        shown = [f"{n}: {as_sent(text)}" for n, text in headers]
+        for left in reversed(range(TRIES)):
+            answer = await send(
+                port or self.room.port,
+                method or it.method,
+                target or it.target,
+                [*it.headers, *headers],
+                it.content,
+                self.patience_s,
+                begun,
+            )
+            self._heard(answer, about, shown, it.body)
+            wait_s = retry_after_s(answer.headers.get("retry-after"), CLOCK.now())
+            if not left or answer.status != LIMITED or wait_s is None or wait_s > MOST_WAIT_S:
+                break
+            await self.wait(wait_s)
+        return answer
 
     async def call(
         self,
