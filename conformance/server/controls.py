@@ -19,10 +19,11 @@ def _sells(play: Play, observed: Trade) -> Found:
     if is_upto:  # the signed amount is a maximum
         moved = [(to, max(base, wanted[1])) for to, base in moved]
     if observed.is_served and moved == [wanted]:
-        if play.is_goods(play.answers[-1], observed.answers[0]):
+        unpaid = play.answers[-1]
+        if unpaid.is_2xx and play.is_goods(unpaid, observed.answers[0]):
             return Violation(
                 demand="sells-to-each",
-                actual=f"without a payment, afterwards: {play.answers[-1].how}",
+                actual=f"without a payment, afterwards: {unpaid.how}",
                 loss=play.tokens(wanted[1], "served for nothing, as often as anybody likes"),
             )
         return None

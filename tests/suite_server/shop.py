@@ -339,7 +339,9 @@ class Shop:
             return Reply(200, self.content(order))
         found = self.payment_in(headers)
         if found is None:
-            return self.ask(path, "no payment")
+            asked = self.ask(path, "no payment")
+            is_leaking = self.has("leaves the goods in each 402")
+            return replace(asked, body=self.content(order)) if is_leaking else asked
         self.sells += 1
         try:
             if self.has("sells one at a time") and self.sells > 1:

@@ -58,6 +58,7 @@ DEFECTS = {
     "takes the old header for a payment": "server/header/other [v2]",
     "believes in a gateway": "server/path/headers [v2]",
     "is open once it was paid": "server/control/sells [v2]",
+    "leaves the goods in each 402": "server/path/method [v2]",
     "leaves the goods in refusals": "server/order/refused [v2 v1] server/order/settle-down [v2] "
     "server/payment/amount [v2]",
     "head is free": "server/path/head [v2 v1] kit/path/head-success [v2]",

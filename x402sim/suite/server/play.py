@@ -534,21 +534,22 @@ class Play(rooms.Play[ServerRoom, Answer]):
     def is_goods(self, answer: Answer, goods: Answer) -> bool:
         """Tell whether an answer resembles the paid goods: a success with the same fields.
 
-        An answer that is no JSON object must have the same text, digits aside.
+        A refusal, or what is no JSON object, must have the same text, digits aside.
         """
-        if not answer.is_2xx or not answer.body:
+        if not answer.body:
             return False
         sold, got = goods.json, answer.json
-        if isinstance(sold, dict) and sold:
+        if answer.is_2xx and isinstance(sold, dict) and sold:
             return isinstance(got, dict) and got.keys() == sold.keys()
         same = answer.headers.get("content-type") == goods.headers.get("content-type")
-        return same and answer.undated == goods.undated
+        is_told = answer.is_2xx or len(goods.undated) > len("{}")
+        return same and is_told and answer.undated == goods.undated
 
     def has_goods(self, answer: Answer) -> bool:
-        """Tell whether a refusal has the text of bought goods, digits aside, as no 402 has it."""
-        sold = {each.undated for each in self.room.goods.values() if len(each.undated) > 2}
-        is_theirs = answer.undated in sold and self.answers[0].undated not in sold
-        return is_theirs and not answer.is_2xx and not self.item.tool
+        """Tell whether a refusal has the text of bought goods."""
+        sold = self.room.goods.values()
+        is_told = not answer.is_2xx and not self.item.tool
+        return is_told and any(self.is_goods(answer, each) for each in sold)
 
     async def moved(self, payment: Payment | None = None) -> list[Transfer]:
         """Return the transfers of this case's payments, or of one payment.
