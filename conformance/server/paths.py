@@ -71,7 +71,8 @@ def spellings(item: Item) -> Mapping[str, str]:
         "a whole URL of another host": f"http://free.example{path}",
         "letters of full width": f"{head}/%ef%bd%97{last[1:]}",
     }
-    return {about: target + query for about, target in found.items()}
+    spelled = {about: target + query for about, target in found.items()}
+    return spelled | {"another query": f"{item.target}{'&' if query else '?'}x402sim=1"}
 
 
 async def _tried(play: Play, requests: Sequence[tuple[str, str, str, Headers]]) -> UnpaidTries:

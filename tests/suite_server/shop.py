@@ -305,6 +305,8 @@ class Shop:
             self.is_dead = len(headers.get("payment-signature", "")) == 6000
         path = next((read(raw) for name, read in BEHIND.items() if self.has(name)), raw)
         guarded = path if self.has("decodes before the wall") else raw
+        if self.has("guards whole targets") and query:
+            guarded += f"?{query}"
         if (page := self.free_pages().get(path)) is not None:
             return Reply(200, page())
         if method == "OPTIONS":

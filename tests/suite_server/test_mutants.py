@@ -51,6 +51,7 @@ DEFECTS = {
     "odd bodies are free": "server/path/body [v2]",
     "decodes behind the wall": "server/path/spelling [v2]",
     "merges slashes behind the wall": "server/path/spelling [v2]",
+    "guards whole targets": "server/path/spelling [v2]",
     "small letters behind the wall": "server/path/spelling [v2]",
     "any method behind the wall": "server/path/method [v2]",
     "overrides behind the wall": "server/path/headers [v2]",
