@@ -60,6 +60,8 @@ def spellings(item: Item) -> Mapping[str, str]:
         "encoded dots": f"{head}/free/%2e%2e/{last}",
         "encoded dots and slash": f"{head}/free%2f..%2f{last}",
         "a dot behind it": f"{path}.",
+        "a dot segment behind it": f"{path}/.",
+        "two dots and a semicolon": f"{head}/free/..;/{last}",
         "a format behind it": f"{path}.json",
         "a semicolon": f"{path};a=1",
         "an encoded zero": f"{path}%00",
@@ -72,7 +74,7 @@ def spellings(item: Item) -> Mapping[str, str]:
         "letters of full width": f"{head}/%ef%bd%97{last[1:]}",
     }
     spelled = {about: target + query for about, target in found.items()}
-    return spelled | {"another query": f"{item.target}{'&' if query else '?'}x402sim=1"}
+    return spelled | {"another query": f"{item.target}{'&' if query else '?'}paid=true"}
 
 
 async def _tried(play: Play, requests: Sequence[tuple[str, str, str, Headers]]) -> UnpaidTries:
