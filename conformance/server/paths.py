@@ -243,6 +243,7 @@ async def _overridden(play: Play) -> UnpaidTries:
             ("X-Forwarded-Prefix", "/free"),
             ("Host", "localhost"),
             ("X-Forwarded-For", "127.0.0.1"),
+            ("X-Real-IP", "127.0.0.1"),
             ("Authorization", "Bearer paid"),
             ("Accept", "text/html"),
             ("Sec-Fetch-Mode", "cors"),

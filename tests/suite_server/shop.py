@@ -330,6 +330,7 @@ class Shop:
             "believes in a gateway": "x-payment-verified" in headers,
             "is open once it was paid": self.is_open,
             "takes the old header for a payment": "x-payment" in headers,
+            "believes a hash": headers.get("payment-signature", "").startswith("0x"),
         }
         # the wall looks at another text
         is_past = (method, guarded) not in PRICES and method != "HEAD"

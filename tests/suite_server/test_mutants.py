@@ -57,6 +57,7 @@ DEFECTS = {
     "overrides behind the wall": "server/path/headers [v2]",
     "serves a part before the wall": "server/path/headers [v2]",
     "takes the old header for a payment": "server/header/other [v2]",
+    "believes a hash": "server/header/malformed [v2]",
     "believes in a gateway": "server/path/headers [v2]",
     "is open once it was paid": "server/control/sells [v2]",
     "leaves the goods in each 402": "server/path/method [v2]",
