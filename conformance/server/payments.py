@@ -381,7 +381,7 @@ _WRONG: dict[str, tuple[str, Changes]] = {
 @case("header/malformed", *_demands("A malformed payment header", is_header=True))
 async def _headers(play: Play) -> list[Refusal]:
     found, told = [], str(play.receipt(await play.goods()).get("transaction"))
-    for what, text in (HEADERS | {"is the hash of another's payment": told}).items():
+    for what, text in ({"is the hash of another's payment": told} | HEADERS).items():
         about = f"a header that {what}"
         sent = [(play.dialect.payment_header, text)]
         found.append(await _refused(play, about, play.ask(headers=sent, about=about)))
