@@ -97,7 +97,7 @@ ROWS = [
             texts.ACCEPTS,
         ),
         is_bought("Unpayable offers do not hide the payable offer", BECAUSE, texts.ACCEPTS),
-    )(Story(offers=_networks)),
+    )(lambda dialect: Story(offers=_networks, both_versions=dialect is Dialect.V2)),
     _among(
         "choose/other-schemes",
         one_price(

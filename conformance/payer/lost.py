@@ -237,6 +237,20 @@ def _record(slug: str, reply: Callable[[Shop], Reply], title: str) -> PayerRow:
 
 
 _invalid = _failed("invalid_exact_evm_payload_signature")
+REFUSALS = (402, 429, 400)
+
+
+def _two(_: Shop, right: Offer) -> list[Offer]:
+    """Offer the same twice: a payer that tries the next offer signs another payment."""
+    return [right, replace(right, timeout_s=right.timeout_s - 1)]
+
+
+def _refuses(shop: Shop, right: Reply) -> Reply:
+    """Refuse by each status in turn; a tool's refusal is a result."""
+    status = REFUSALS[(shop.paying - 1) % len(REFUSALS)]
+    return replace(_invalid(shop, right), status=402 if shop.flow is Dialect.MCP else status)
+
+
 _refused_for_good = one_price(
     "Every payment is refused: at most a single payment can still be used",
     "a refused authorization can be used until it ends, by whoever has it",
@@ -318,7 +332,7 @@ ROWS = [
     *(
         case("lost/refused-for-good", _refused_for_good, variant=variant, absent=absent)(story)
         for variant, absent, story in (
-            ("", {}, Story(strikes=(Strike(settles=False, reply=_invalid),) * ENOUGH)),
+            ("", {}, Story(offers=_two, strikes=(Strike(settles=False, reply=_refuses),) * ENOUGH)),
             (
                 "allowance",
                 only(BY_PERMIT2, "only Permit2 needs an allowance"),

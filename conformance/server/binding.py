@@ -121,6 +121,7 @@ async def _elsewhere(play: Play) -> Uses:
     price = (await play.draft()).auth.value
     far = {each: abs((await play.draft(each)).auth.value - price) for each in [*others.values()]}
     payment = await play.draft()
+    play.double.strict = True
     answers = [await play.pay(payment)]
     for other in sorted(far, key=lambda each: far[each]):
         answers.append(await play.pay(payment, other))
@@ -147,6 +148,7 @@ async def _another_query(play: Play) -> Uses:
     name, _, value = item.target.partition("?")[2].partition("&")[0].partition("=")
     other = replace(item, target=f"{item.path}?{name}={value}-other")
     payment = await play.draft(item)
+    play.double.strict = True
     answers = [await play.pay(payment, item), await play.pay(payment, other)]
     return await play.distinguished(payment, answers, other)
 
@@ -160,6 +162,7 @@ async def _another_body(play: Play) -> Uses:
         raise Untold(f"no value stands in the body {item.body} that could be another: give one")
     other = replace(item, body=encode(changed).decode())
     payment = await play.draft(item)
+    play.double.strict = True
     answers = [await play.pay(payment, item), await play.pay(payment, other)]
     return await play.distinguished(payment, answers, other)
 
@@ -168,6 +171,7 @@ async def _another_body(play: Play) -> Uses:
 async def _again(play: Play) -> Uses:
     """Buy, and send the same payment twice more, each time after the whole answer."""
     payment = await play.draft()
+    play.double.strict = True
     answers = [await play.pay(payment) for _ in range(3)]
     return await play.distinguished(payment, answers)
 

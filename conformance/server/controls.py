@@ -19,6 +19,13 @@ def _sells(play: Play, observed: Trade) -> Found:
     if is_upto:  # the signed amount is a maximum
         moved = [(to, max(base, wanted[1])) for to, base in moved]
     if observed.is_served and moved == [wanted]:
+        unpaid = play.answers[-1]
+        if unpaid.is_2xx and play.is_goods(unpaid, observed.answers[0]):
+            return Violation(
+                demand="sells-to-each",
+                actual=f"without a payment, afterwards: {unpaid.how}",
+                loss=play.tokens(wanted[1], "served for nothing, as often as anybody likes"),
+            )
         return None
     what = "maximum" if is_upto else "price"
     actual = f"{observed.summary}; the {what} is {wanted[1]} base units, to {wanted[0]}"
@@ -67,6 +74,13 @@ def _receipt(play: Play, observed: Trade) -> Found:
     is_control=True,
 )
 async def _buys(play: Play) -> Trade:
+    """Buy, and then ask without a payment."""
+    bought = await _bought(play)
+    await play.ask(about="without a payment, afterwards")
+    return bought
+
+
+async def _bought(play: Play) -> Trade:
     bought = await play.trade(again=0)
     if play.dialect is not Dialect.UPTO or bought.moved or not bought.is_served:
         return bought

@@ -32,6 +32,8 @@ class Described:
 
     item: Item
     answer: Answer
+    again: Answer
+    """The item's next 402: terms that change from one to the next are no false description."""
     said: Mapping[str, Any]
     goods: Answer
     described: Answer | None
@@ -98,8 +100,9 @@ def _is_sold_so(play: Play, observed: Sequence[Described]) -> Found:
     for each in observed:
         if each.described is None:
             continue
-        offered = [_terms(offers_in(play.dialect, a)) for a in (each.answer, each.described)]
-        if each.described.status != 402 or offered[0] != offered[1]:
+        answers = each.answer, each.again, each.described
+        first, again, described = [_terms(offers_in(play.dialect, a)) for a in answers]
+        if each.described.status != 402 or (first == again != described):
             return Violation(
                 demand="bazaar-is-sold", actual=f"{each.item.shown}: {each.described.summary}"
             )
@@ -198,6 +201,7 @@ async def _described(play: Play) -> list[Described]:
             Described(
                 item=item,
                 answer=answer,
+                again=await play.ask(item),
                 said=said,
                 goods=await play.goods(item),
                 described=await play.ask(like) if like else None,

@@ -7,6 +7,7 @@ from typing import Any
 
 from x402sim.protocol import x402
 from x402sim.protocol.networks import NETWORKS
+from x402sim.protocol.permit2_payments import SPONSORED_PERMIT
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.server.case import Demand, case, demand
@@ -126,7 +127,7 @@ def _same(play: Play, answer: Answer) -> Found:
 def _same_in_body(play: Play, answer: Answer) -> Found:
     """Find an offer of the body that the header lacks; for version 1, `_same` looks."""
     body = answer.json if isinstance(answer.json, dict) else {}
-    offers = body.get("accepts")
+    offers = None if body.get("x402Version") == 1 else body.get("accepts")
     written = (
         [each for each in offers if isinstance(each, dict)] if isinstance(offers, list) else []
     )
@@ -155,12 +156,15 @@ def _same_in_body(play: Play, answer: Answer) -> Found:
 def _names_the_token(play: Play, answer: Answer) -> Found:
     network = play.room.network
     wanted = (network.token_name, network.token_version)
+    offered = play.required(answer).get("extensions")
+    sponsored = isinstance(offered, dict) and SPONSORED_PERMIT in offered
     for offer in payables(play.dialect, answer, network):
         given = offer.get("extra")
         extra = given if isinstance(given, dict) else {}
         named = (extra.get("name"), extra.get("version"))
-        # version 1 leaves `extra` to the scheme: a missing `extra` is not wrong there
-        is_left_out = play.dialect is Dialect.V1 and named == (None, None)
+        # version 1 leaves `extra` to the scheme, and Permit2 needs the names for a permit only
+        is_needed = play.dialect.version == 2 and not (play.dialect.by_permit2 and not sponsored)
+        is_left_out = named == (None, None) and not is_needed
         if named != wanted and not is_left_out:
             return Violation(
                 demand="offer-names-token",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from x402sim.protocol.x402 import to_base64
 from x402sim.suite import texts
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.server.case import Demand, case, demand, uncounted
@@ -12,7 +13,7 @@ from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, Violation
 from x402sim.text.words import counted, often
 
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "QUERY", "TRACE", "get")
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY", "TRACE", "get")
 DIGITS = 8
 """Bytes by which two goods may differ in length, through numbers in the text."""
 OVERRIDES = ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override")
@@ -59,6 +60,8 @@ def spellings(item: Item) -> Mapping[str, str]:
         "encoded dots": f"{head}/free/%2e%2e/{last}",
         "encoded dots and slash": f"{head}/free%2f..%2f{last}",
         "a dot behind it": f"{path}.",
+        "a dot segment behind it": f"{path}/.",
+        "two dots and a semicolon": f"{head}/free/..;/{last}",
         "a format behind it": f"{path}.json",
         "a semicolon": f"{path};a=1",
         "an encoded zero": f"{path}%00",
@@ -70,7 +73,8 @@ def spellings(item: Item) -> Mapping[str, str]:
         "a whole URL of another host": f"http://free.example{path}",
         "letters of full width": f"{head}/%ef%bd%97{last[1:]}",
     }
-    return {about: target + query for about, target in found.items()}
+    spelled = {about: target + query for about, target in found.items()}
+    return spelled | {"another query": f"{item.target}{'&' if query else '?'}paid=true"}
 
 
 async def _tried(play: Play, requests: Sequence[tuple[str, str, str, Headers]]) -> UnpaidTries:
@@ -239,10 +243,16 @@ async def _overridden(play: Play) -> UnpaidTries:
             ("X-Forwarded-Prefix", "/free"),
             ("Host", "localhost"),
             ("X-Forwarded-For", "127.0.0.1"),
+            ("X-Real-IP", "127.0.0.1"),
             ("Authorization", "Bearer paid"),
             ("Accept", "text/html"),
             ("Sec-Fetch-Mode", "cors"),
             ("Purpose", "prefetch"),
+            ("Range", "bytes=0-"),
+            ("Upgrade", "websocket"),
+            ("Cookie", "paid=true"),
+            ("X-Payment-Verified", "true"),
+            ("PAYMENT-RESPONSE", to_base64({"success": True, "transaction": "0x" + "ab" * 32})),
             ("X-Middleware-Subrequest", "middleware:middleware:middleware:middleware:middleware"),
         )
     ]

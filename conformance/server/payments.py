@@ -3,12 +3,13 @@
 import base64
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import x402
-from x402sim.protocol.crypto import PrivateKey, checksum, to_hex
+from x402sim.protocol.crypto import PrivateKey, checksum, parse_address, to_hex
 from x402sim.protocol.eip3009 import Domain
 from x402sim.protocol.permit2_payments import SPONSORED_PERMIT
 from x402sim.suite import texts
@@ -16,11 +17,12 @@ from x402sim.suite.dialect import Dialect
 from x402sim.suite.money import Transfer
 from x402sim.suite.row import only
 from x402sim.suite.server.case import SERVED_ONLY_IF_SETTLED, Demand, case, demand, is_blamed
-from x402sim.suite.server.double import Call
+from x402sim.suite.server.double import SETTLE, VERIFY, Call, Go
 from x402sim.suite.server.payment import Payment
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
-from x402sim.suite.verdict import Found, NotApplicable, Violation
+from x402sim.suite.verdict import Found, Inconclusive, NotApplicable, Violation
+from x402sim.suite.wire import Reply, as_json
 from x402sim.text.words import counted
 
 _BY_PERMIT2 = only([Dialect.PERMIT2, Dialect.UPTO], "EIP-3009 needs no allowance")
@@ -83,6 +85,22 @@ async def _refused(
     return Refusal(about=about, payment=payment, answer=answer, moved=moved, asked=asked)
 
 
+OTHER_TOKEN = checksum(PrivateKey(b"\x0a" * 32).address)
+OTHER_CHAIN = {1: "base", 2: "eip155:8453"}
+
+
+async def _settles_others(call: Call, _: Go) -> Reply | None:
+    """Settle another token, or on another chain, as a facilitator of many does if it is asked to.
+
+    The server has asked for what the payment names, and not for what it sells.
+    """
+    asset, network = (str(call.at("paymentRequirements", name)) for name in ("asset", "network"))
+    if asset.lower() != OTHER_TOKEN.lower() and network not in OTHER_CHAIN.values():
+        return None
+    said = {"isValid": True, "success": True, "transaction": "0x" + "ab" * 32, "network": network}
+    return as_json(said | {"payer": call.payer}) if call.path in (VERIFY, SETTLE) else None
+
+
 Changes = Callable[[Play, Payment], Mapping[str, Payment]]
 
 
@@ -92,10 +110,13 @@ def refuses(changes: Changes) -> Callable[[Play], Awaitable[list[Refusal]]]:
     async def play(it: Play) -> list[Refusal]:
         """A payer sends one wrong payment after the other, each changed in another way."""
         names, found = list(changes(it, await it.draft())), []
+        with suppress(Inconclusive):  # known goods show themselves in a refusal
+            await it.goods()
         for about in names:  # a new payment for each: servers keep a nonce with its first change
             payment = changes(it, await it.draft())[about]
             it.say(f"{about}:")
-            found.append(await _refused(it, about, it.pay(payment), payment))
+            with it.double.twisted(_settles_others):
+                found.append(await _refused(it, about, it.pay(payment), payment))
             if it.is_silent:
                 break
         return found
@@ -109,7 +130,7 @@ def not_served(play: Play, observed: list[Refusal]) -> Found:
     A server that goes by the signed fields alone need not read the rest of a payment.
     """
     for each in observed:
-        if each.answer.is_sale:
+        if each.answer.is_sale or play.has_goods(each.answer):
             offer = each.payment.offer if each.payment else {}
             price, to = int(offer.get(play.dialect.amount, 0)), str(offer.get("payTo")).lower()
             paid = [(moved.amount_base, to_hex(moved.to)) for moved in each.moved]
@@ -208,9 +229,14 @@ def _served_or_not(play: Play, observed: list[Refusal]) -> str:
     return "taken" if observed[0].answer.is_2xx else f"refused with {observed[0].answer.status}"
 
 
+def _is_one_for_the_other(play: Play, observed: list[Refusal]) -> Found:
+    """Find a charge without goods, or goods without a charge."""
+    return not_charged(play, observed) or not_served(play, observed)
+
+
 def _of_other(title: str) -> list[Demand]:
     return [
-        demand(f"{title}: no charge without goods", SERVED_ONLY_IF_SETTLED)(not_charged),
+        demand(f"{title}: no charge without goods", SERVED_ONLY_IF_SETTLED)(_is_one_for_the_other),
         demand(
             f"{title}: the answer is no 5xx",
             texts.derived(
@@ -258,13 +284,11 @@ def _another_payee(play: Play, payment: Payment) -> Mapping[str, Payment]:
 
 def _another_token(play: Play, payment: Payment) -> Mapping[str, Payment]:
     domain = payment.domain
-    other = PrivateKey(b"\x0a" * 32).address
+    other = parse_address(OTHER_TOKEN)
     fake = payment.signed(domain=Domain(domain.name, domain.version, domain.chain_id, other))
     found = {"signed for another token": fake}
     if play.dialect.version == 2:
-        found["and the copy of the offer names it"] = fake.with_value(
-            "accepted.asset", checksum(other)
-        )
+        found["and the copy of the offer names it"] = fake.with_value("accepted.asset", OTHER_TOKEN)
     return found
 
 
@@ -272,7 +296,7 @@ def _another_chain(play: Play, payment: Payment) -> Mapping[str, Payment]:
     own = payment.domain
     signed = payment.signed(domain=Domain(own.name, own.version, 8453, own.verifying_contract))
     where = "accepted.network" if play.dialect.version == 2 else "network"
-    name = "eip155:8453" if play.dialect.version == 2 else "base"
+    name = OTHER_CHAIN[play.dialect.version]
     return {
         "signed for another chain": signed,
         "and it names that chain": signed.with_value(where, name),
@@ -356,8 +380,8 @@ _WRONG: dict[str, tuple[str, Changes]] = {
 
 @case("header/malformed", *_demands("A malformed payment header", is_header=True))
 async def _headers(play: Play) -> list[Refusal]:
-    found = []
-    for what, text in HEADERS.items():
+    found, told = [], str(play.receipt(await play.goods()).get("transaction"))
+    for what, text in ({"is the hash of another's payment": told} | HEADERS).items():
         about = f"a header that {what}"
         sent = [(play.dialect.payment_header, text)]
         found.append(await _refused(play, about, play.ask(headers=sent, about=about)))

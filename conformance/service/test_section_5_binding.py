@@ -31,6 +31,18 @@ def look_alikes(path: str) -> list[str]:
     return [*ends, f"/{first}//{rest}"]
 
 
+NO_PROOFS = (
+    {"X-PAYMENT": "paid"},
+    {"PAYMENT-SIGNATURE": "paid"},
+    {"X-Payment-Verified": "true"},
+    {"X-Forwarded-For": "127.0.0.1"},
+    {"Authorization": "Bearer paid"},
+    {"Cookie": "paid=true"},
+    {"Range": "bytes=0-"},
+)
+"""Headers that are no proof of payment."""
+
+
 def spellings(path: str) -> list[str]:
     """Return other spellings of a path that a router may normalise to the path."""
     parent, last = path.rsplit("/", 1)
@@ -76,8 +88,14 @@ async def _ask(probe: Probe, path: str, paid: Paid | None = None) -> TargetAnswe
     decisive=False,
 )
 async def another_spelling_is_no_way_around(probe: Probe) -> None:
-    for path in spellings(probe.target.protected.path):
+    protected = probe.target.protected
+    for path in spellings(protected.path):
         expect.withheld(await _ask(probe, path))
+    for headers in NO_PROOFS:
+        answer = await probe.send(
+            protected.method, protected.path, json=probe.usual_body, headers=headers, may_break=True
+        )
+        expect.withheld(answer, f"{headers}")
 
 
 @refusal_case(

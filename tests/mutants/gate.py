@@ -69,6 +69,11 @@ def is_unknown(service: Service, request: Request) -> bool:
 
 gate("unpaid-is-served", "1/unpaid-402", "The content is served without any proof of payment.",
     let_in(QUOTE, lambda service, request: True))  # fmt: skip
+gate("a-header-of-the-standard-pays", "5/resource-binding",
+    "Any X-PAYMENT is a proof of payment, whatever it holds.",
+    let_in(QUOTE, lambda service, request: "x-payment" in request.headers))  # fmt: skip
+gate("a-gateway-is-believed", "5/resource-binding", "X-Payment-Verified is believed of everybody.",
+    let_in(QUOTE, lambda service, request: "x-payment-verified" in request.headers))  # fmt: skip
 gate("free-to-get", "kit/7/other-methods", "The gate guards POST only: GET serves the content.",
     instead(QUOTE, answer(200, {"quote": {"pair": "BTC-USD"}}), lambda it: it.method == "GET"))  # fmt: skip
 

@@ -354,8 +354,11 @@ class Purchase:
             self._sign(answer)
             answer = self.ask(self.kept["payment"])
         if answer.status != 200:
-            if answer.status == 402 and self.has("believes refusals"):
+            is_believed = answer.status == 402 and self.has("believes refusals")
+            if is_believed or (answer.status == 429 and self.has("signs again on 429")):
                 self.kept = {}
+            if answer.status == 402 and self.has("tries the next offer"):
+                self.kept = {"skips": self.kept.get("skips", 0) + 1}
             raise NotBought(f"it answered {answer.status} to the payment")
         return self._shown(answer)
 
@@ -504,6 +507,8 @@ class Purchase:
         self.kept["resource"] = about["url"] if isinstance(about, dict) else about
         name = "PAYMENT-SIGNATURE" if version == 2 else "X-PAYMENT"
         self.keep(payment={name: encoded(payment)})
+        if self.has("pays in both versions") and version == 2 and answer.json:
+            self.kept["payment"]["X-PAYMENT"] = encoded(self._payment(1, answer.json))
 
     def _payment(self, version: int, required: dict[str, Any]) -> dict[str, Any]:
         offer = self._choose(version, required)
@@ -540,6 +545,7 @@ class Purchase:
         offers = required.get("accepts")
         if not isinstance(offers, list) or not offers:
             raise NotBought("no offer")
+        offers = offers[self.kept.get("skips", 0) :]
         if self.has("only the first offer"):
             offers = offers[:1]
         if self.has("cheapest first"):

@@ -27,6 +27,9 @@ DEFECTS = {
     "payer/lost/no-answer-after-settling [v1 upto] payer/lost/asked-again [v2] payer/lost/pending [mcp] "
     "payer/lost/refused-after-settling [steps] payer/lost/conflict [session]",
     "signs again on 5xx": "payer/lost/error-after-settling [v2]",
+    "tries the next offer": "payer/lost/refused-for-good [v2 v1]",
+    "pays in both versions": "payer/choose/second-network [v2]",
+    "signs again on 429": "payer/lost/refused-for-good [v2 v1]",
     "forgets": "payer/lost/for-good [steps] payer/lost/refused-for-good [v1]",
     "believes refusals": "payer/lost/refused-for-good [v2] payer/lost/again-dearer [v1] payer/clock/behind-1800 [v2] "
     "payer/budget/paid-and-asked-for-ever [v1]",

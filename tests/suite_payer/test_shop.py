@@ -17,7 +17,7 @@ from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.payer.play import Function, Purchase, Task, play
 from x402sim.suite.payer.shop import PAYMENT_ID_HEADER, Offer, Settled, Shop, Signed, Story, Strike
-from x402sim.suite.wire import How, Reply, Request
+from x402sim.suite.wire import How, Reply, Request, listening
 
 WALLET = Wallet(b"\x12" * 32)
 PAYEE, THIEF = b"\x11" * 20, b"\x33" * 20
@@ -48,6 +48,24 @@ def asked(it: Shop, path: str, body: Any = None, *, pays: bool = False, **header
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     request = Request("POST", path, names, json.dumps(body).encode(), HOST)
     return asyncio.run(it.answer(request, found if pays else []))
+
+
+def test_blanks_around_a_value_are_none_of_it() -> None:
+    seen: list[Request] = []
+
+    async def answer(request: Request) -> Reply:
+        seen.append(request)
+        return Reply()
+
+    async def main() -> None:
+        async with listening(answer) as port:
+            stream, out = await asyncio.open_connection("127.0.0.1", port)
+            out.write(b"GET / HTTP/1.1\r\nhOST:\t 127.0.0.1:1 \r\nX-Payment-Id: pay_1  \r\n\r\n")
+            await stream.read()
+            out.close()
+
+    asyncio.run(main())
+    assert (seen[0].at, seen[0].headers["x-payment-id"]) == (HOST, "pay_1")
 
 
 def test_who_has_not_paid_gets_nothing_when_the_story_strikes() -> None:

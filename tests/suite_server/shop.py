@@ -191,6 +191,9 @@ class Shop:
     is_dead: bool = False
     made: int = 0
     """How often handlers have run."""
+    is_open: bool = False
+    sells: int = 0
+    """How many payments are under way."""
     requests: int = 0
     owed: dict[str, Any] = field(default_factory=dict)
     minded: dict[str, Any] = field(default_factory=dict)
@@ -302,6 +305,8 @@ class Shop:
             self.is_dead = len(headers.get("payment-signature", "")) == 6000
         path = next((read(raw) for name, read in BEHIND.items() if self.has(name)), raw)
         guarded = path if self.has("decodes before the wall") else raw
+        if self.has("guards whole targets") and query:
+            guarded += f"?{query}"
         if (page := self.free_pages().get(path)) is not None:
             return Reply(200, page())
         if method == "OPTIONS":
@@ -321,6 +326,11 @@ class Shop:
         is_free = {
             "head is free": method == "HEAD",
             "odd bodies are free": body[:1] not in (b"{", b""),
+            "serves a part before the wall": "range" in headers,
+            "believes in a gateway": "x-payment-verified" in headers,
+            "is open once it was paid": self.is_open,
+            "takes the old header for a payment": "x-payment" in headers,
+            "believes a hash": headers.get("payment-signature", "").startswith("0x"),
         }
         # the wall looks at another text
         is_past = (method, guarded) not in PRICES and method != "HEAD"
@@ -332,8 +342,24 @@ class Shop:
             return Reply(200, self.content(order))
         found = self.payment_in(headers)
         if found is None:
-            return self.ask(path, "no payment")
-        return await self.careless(replace(order, version=found[0], payment=found[1]))
+            asked = self.ask(path, "no payment")
+            is_leaking = self.has("leaves the goods in each 402")
+            return replace(asked, body=self.content(order)) if is_leaking else asked
+        self.sells += 1
+        try:
+            if self.has("sells one at a time") and self.sells > 1:
+                return Reply(429, {"error": "one at a time"}, {"Retry-After": "1"})
+            reply = await self.careless(replace(order, version=found[0], payment=found[1]))
+        finally:
+            self.sells -= 1
+        self.is_open |= reply.status == 200 and self.has("is open once it was paid")
+        if self.has("leaves the goods in refusals") and reply.status in (402, 503):
+            return replace(reply, body=self.content(order))
+        if self.has("refuses in the fields of its goods") and reply.status in (402, 503):
+            return replace(reply, body={"number": 0, "weather": reply.status})
+        if self.has("accepts jobs") and reply.status == 200:
+            return replace(reply, status=202)
+        return reply
 
     def free_pages(self) -> Mapping[str, Callable[[], Any]]:
         def free() -> Any:
@@ -389,6 +415,8 @@ class Shop:
             return wanted | {"amount": amount if self.has("amount is a number") else str(amount)}
         if self.has("another price in the body"):
             amount *= 2
+        if self.has("writes both amounts"):
+            wanted["amount"] = str(amount)
         return wanted | {
             "maxAmountRequired": str(amount),
             "resource": f"http://{self.host}{path}",
@@ -415,13 +443,14 @@ class Shop:
     def offers(self, path: str) -> list[dict[str, Any]]:
         """The offers of version 2: one, or another network's before it and a dearer one behind."""
         wanted = self.requirements(2, path)
+        if self.has("asks for more each time"):
+            wanted["amount"] = str(int(wanted["amount"]) + next(self.challenges))
+            self.minded[wanted["amount"]] = wanted
         if self.has("sells upto"):
             return [wanted, self.upto(path)]
         if self.has("sells permit2"):
-            return [
-                wanted,
-                wanted | {"extra": wanted["extra"] | {"assetTransferMethod": "permit2"}},
-            ]
+            named = {} if self.has("leaves the token unnamed") else wanted["extra"]
+            return [wanted, wanted | {"extra": named | {"assetTransferMethod": "permit2"}}]
         if not (self.has("several offers") or self.has("settles the first offer")):
             return [wanted]
         elsewhere = wanted | {
@@ -606,6 +635,11 @@ class Shop:
                 wanted = chosen
         if self.has("believes what was accepted") and version == 2:
             wanted = payment.get("accepted", wanted)
+        if self.has("believes the token that was accepted") and version == 2:
+            given = payment.get("accepted") or {}
+            wanted = wanted | {n: given.get(n) for n in ("asset", "network")}
+        if self.has("asks for more each time") and version == 2:
+            wanted = self.minded.get(payment["accepted"]["amount"], wanted)
         named = payment.get("accepted") if version == 2 else payment
         keys = wanted if version == 2 else ("scheme", "network")
         is_same = isinstance(named, dict) and all(named.get(k) == wanted[k] for k in keys)

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -16,16 +17,16 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\ngoods"
 HINTS = b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>; rel=preload\r\n\r\n"
 
 
-def answered(*pieces: bytes, method: str = "GET") -> Answer:
-    """Read the answer of a server that sends these pieces one by one and hangs up."""
+def answered(*pieces: bytes, method: str = "GET", **how: Any) -> Answer:
+    """Read the answer of a server that sends these pieces, or the request, and hangs up."""
 
     async def main() -> Answer:
         has_ended = asyncio.Event()
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(b"\r\n\r\n")
+            asked = await reader.readuntil(b"\r\n\r\n")
             with suppress(ConnectionError):  # who has read enough hangs up
-                for piece in pieces:
+                for piece in pieces or (b"HTTP/1.0 200 OK\r\n\r\n", asked):
                     writer.write(piece)
                     await writer.drain()
                     await asyncio.sleep(0.01)
@@ -35,7 +36,7 @@ def answered(*pieces: bytes, method: str = "GET") -> Answer:
             has_ended.set()
 
         async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-            found = await send(server.sockets[0].getsockname()[1], method, "/")
+            found = await send(server.sockets[0].getsockname()[1], method, "/", **how)
             await has_ended.wait()
             return found
 
@@ -53,6 +54,20 @@ def test_an_interim_answer_is_passed_over(pieces: tuple[bytes, ...]) -> None:
 def test_an_answer_without_headers_has_a_status() -> None:
     found = answered(b"HTTP/1.0 200 OK\r\n\r\ngoods")
     assert (found.status, found.body, found.is_cut) == (200, b"goods", False)
+
+
+def test_an_answer_is_enough_only_with_its_whole_head() -> None:
+    found = answered(OK[:30], OK[30:], is_enough=lambda headers, _: True)
+    assert found.status == 200
+
+
+def test_blanks_around_a_value_are_none_of_it() -> None:
+    found = answered(b"HTTP/1.1 200 OK\r\nLocation:\t /a \r\ncontent-length: 0\r\n\r\n")
+    assert found.headers["location"] == "/a"
+
+
+def test_a_request_names_its_client() -> None:
+    assert b"\r\nUser-Agent: " in answered().body
 
 
 def test_a_long_answer_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,7 @@ class _Reader:
         self.target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name.decode("latin-1").lower(), value.decode("latin-1")))
+        self.headers.append((name.decode("latin-1").lower(), value.decode("latin-1").strip()))
 
     def on_body(self, body: bytes) -> None:
         self.body += body

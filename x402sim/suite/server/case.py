@@ -129,8 +129,9 @@ def is_blamed(answer: Answer, calls: Sequence[Call]) -> bool:
 
 
 def served_only_if_settled(play: Play, observed: Trade) -> Found:
-    """Find a success that was answered without a transfer."""
-    if not observed.is_served or observed.moved or play.used_nothing(observed):
+    """Find goods that were answered without a transfer, as a success or in a refusal's body."""
+    is_given = observed.is_served or any(map(play.has_goods, observed.answers))
+    if not is_given or observed.moved or play.used_nothing(observed):
         return None
     return Violation(
         demand="no-success-without-transfer",

@@ -10,6 +10,7 @@ from typing import Any, Self
 import httpx
 
 from x402sim.clock import stopwatch
+from x402sim.http.exchange import retry_after_s
 from x402sim.protocol import mcp
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.money import base_in
@@ -100,6 +101,9 @@ NOTHING = Item("GET", "/x402sim-nothing")
 """An item no server has."""
 BEGINS_S = 1.5
 """The most seconds from an answer to the end of its settlement, for a server that serves first."""
+LIMITED, TRIES, MOST_WAIT_S = 429, 4, 2.0
+"""The status of a server that is asked too much; how often a request is sent, and the longest
+Retry-After that is waited for."""
 AGAIN, PAUSE_S = 2, 0.3
 """How often a payment is sent again, and the seconds before each repetition."""
 MOST_STEP = 4
@@ -212,16 +216,23 @@ class Play(rooms.Play[ServerRoom, Answer]):
         if it.tool:
             params = mcp.params_of(it.call, httpx.Headers([*headers]))
             return await self.call(params, it, port=port, begun=begun, about=about)
-        answer = await send(
-            port or self.room.port,
-            method or it.method,
-            target or it.target,
-            [*it.headers, *headers],
-            it.content,
-            self.patience_s,
-            begun,
-        )
-        return self._heard(answer, about, [f"{n}: {as_sent(text)}" for n, text in headers], it.body)
+        shown = [f"{n}: {as_sent(text)}" for n, text in headers]
+        for left in reversed(range(TRIES)):
+            answer = await send(
+                port or self.room.port,
+                method or it.method,
+                target or it.target,
+                [*it.headers, *headers],
+                it.content,
+                self.patience_s,
+                begun,
+            )
+            self._heard(answer, about, shown, it.body)
+            wait_s = retry_after_s(answer.headers.get("retry-after"), CLOCK.now())
+            if not left or answer.status != LIMITED or wait_s is None or wait_s > MOST_WAIT_S:
+                break
+            await self.wait(wait_s)
+        return answer
 
     async def call(
         self,
@@ -348,6 +359,9 @@ class Play(rooms.Play[ServerRoom, Answer]):
         payment: Payment | None = None,
     ) -> Trade:
         """Pay with a twisted facilitator; then send the same payment again, untwisted."""
+        if twists:
+            with suppress(Inconclusive):  # known goods show themselves in a refusal
+                await self.goods(item)
         payment = payment or await self.draft(item)
         with self.double.twisted(*twists):
             before = len(self.double.calls)
@@ -370,7 +384,8 @@ class Play(rooms.Play[ServerRoom, Answer]):
         """Send a payment again until it is served; `answers` are the earlier answers to it."""
         got = list(answers)
         for _ in range(again):
-            if got[-1].is_sale:
+            is_unpaid = not self.double.is_settled(payment.nonce)
+            if got[-1].is_sale or (is_unpaid and self.has_goods(got[-1])):
                 break
             await self.wait(PAUSE_S)
             got.append(await self.pay(payment, item, **how))
@@ -519,15 +534,22 @@ class Play(rooms.Play[ServerRoom, Answer]):
     def is_goods(self, answer: Answer, goods: Answer) -> bool:
         """Tell whether an answer resembles the paid goods: a success with the same fields.
 
-        An answer that is no JSON object must have the same text, digits aside.
+        A refusal, or what is no JSON object, must have the same text, digits aside.
         """
-        if not answer.is_2xx or not answer.body:
+        if not answer.body:
             return False
         sold, got = goods.json, answer.json
-        if isinstance(sold, dict) and sold:
+        if answer.is_2xx and isinstance(sold, dict) and sold:
             return isinstance(got, dict) and got.keys() == sold.keys()
         same = answer.headers.get("content-type") == goods.headers.get("content-type")
-        return same and answer.undated == goods.undated
+        is_told = answer.is_2xx or len(goods.undated) > len("{}")
+        return same and is_told and answer.undated == goods.undated
+
+    def has_goods(self, answer: Answer) -> bool:
+        """Tell whether a refusal has the text of bought goods."""
+        sold = self.room.goods.values()
+        is_told = not answer.is_2xx and not self.item.tool
+        return is_told and any(self.is_goods(answer, each) for each in sold)
 
     async def moved(self, payment: Payment | None = None) -> list[Transfer]:
         """Return the transfers of this case's payments, or of one payment.

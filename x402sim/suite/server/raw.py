@@ -114,8 +114,8 @@ class Answer:
 
     @property
     def is_sale(self) -> bool:
-        """Whether the answer has goods: a success other than 202."""
-        return self.is_2xx and self.status != 202
+        """Whether the answer has goods: a success, of 202 only one with the receipt."""
+        return self.is_2xx and (self.status != 202 or self._is_receipted)
 
     @property
     def goods(self) -> bytes:
@@ -190,6 +190,11 @@ class Answer:
         return bool(self._offers)
 
     @property
+    def _is_receipted(self) -> bool:
+        told = [json_in(self.headers.get(name)) for name in RECEIPTS]
+        return any(isinstance(each, dict) and each.get("success") is True for each in told)
+
+    @property
     def _offers(self) -> list[dict[str, Any]]:
         """The contents of the header and, of a 402, of the body, where each is an offer."""
         bodies = [json_in(self.headers.get(REQUIRED)), self.json if self.status == 402 else None]
@@ -259,7 +264,7 @@ class _Reader:
         self.headers = Headers()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.add(name.decode("latin-1"), value.decode("latin-1"))
+        self.headers.add(name.decode("latin-1"), value.decode("latin-1").strip())
 
     def on_headers_complete(self) -> None:
         self.has_head = self.status >= 200 or self.status == HTTPStatus.SWITCHING_PROTOCOLS
@@ -292,7 +297,12 @@ async def send(
     """
     elapsed = stopwatch()
     names = {name.lower() for name, _ in headers}
-    own = [("Host", f"127.0.0.1:{port}"), ("Connection", "close"), ("Accept", "*/*")]
+    own = [
+        ("Host", f"127.0.0.1:{port}"),
+        ("Connection", "close"),
+        ("Accept", "*/*"),
+        ("User-Agent", "x402sim"),  # some servers refuse a request without one
+    ]
     if body is not None:
         own.append(("Content-Length", str(len(body))))
     lines = [(name, text) for name, text in own if name.lower() not in names]
@@ -311,7 +321,7 @@ async def send(
                 if not piece:
                     break
                 reader.parser.feed_data(piece)
-                if is_enough and is_enough(reader.headers, bytes(reader.body)):
+                if is_enough and reader.has_head and is_enough(reader.headers, bytes(reader.body)):
                     reader.is_complete = True
     except httptools.HttpParserUpgrade:  # a 101: other bytes than HTTP follow
         reader.is_complete = True

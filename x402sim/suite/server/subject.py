@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from x402sim.clock import stopwatch
-from x402sim.protocol import mcp
+from x402sim.protocol import mcp, x402
 from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import Network
 from x402sim.suite import rooms
@@ -88,6 +88,8 @@ class ServerJudge(rooms.RoomJudge[ServerRoom, Play]):
     """Whether two servers with one folder share their stored data."""
     meant: set[Dialect] = field(default_factory=set)
     """The dialects whose offer is for the judge's payers."""
+    broken: dict[Dialect, ControlPlay] = field(default_factory=dict)
+    """The failed controls."""
     misoffered: set[Dialect] = field(default_factory=set)
     """The dialects whose offer breaks a MUST."""
 
@@ -471,6 +473,8 @@ async def _control(judge: ServerJudge, room: ServerRoom, dialect: Dialect) -> Co
     play = await judge.begun(room, dialect, "control")
     answer = await play.ask()
     if why := _why_not(answer):
+        if judge.broken:  # a purchase has opened it
+            return judge.broken.get(dialect, ControlPlay(why=why))
         raise NotReady(f"{judge.subject.shown}: {judge.items[0].shown}: {why}")
     judge.read_offer(play, answer)
     if why := _why_unpayable(dialect, answer, room.network):
@@ -487,7 +491,10 @@ async def _control(judge: ServerJudge, room: ServerRoom, dialect: Dialect) -> Co
         why = f"a good payment fails: {wrong.actual}"
         if not room.double.calls:
             why += "; it asked another facilitator, or none: wanted is the one at FACILITATOR_URL"
-        return ControlPlay(why=why, played=played, is_broken=is_broken)
+        found = ControlPlay(why=why, played=played, is_broken=is_broken)
+        if is_broken:
+            judge.broken[dialect] = found
+        return found
     elapsed = stopwatch()
     why = await judge.try_good_payment(room, [dialect])
     judge.purchase_s = max(judge.purchase_s, elapsed())
@@ -503,8 +510,9 @@ def _why_unpayable(dialect: Dialect, answer: Answer, network: Network) -> str:
     if payable(dialect, answer, network) is not None:
         return ""
     offers = "; ".join(json.dumps(each)[:300] for each in offers_in(dialect, answer)[:3])
+    wanted = f"{x402.network_name(dialect.version, network)}, {dialect.scheme}"
     return (
-        f"none of its offers is {network.name}, {dialect.scheme}, for the token of the judge "
+        f"none of its offers is {wanted}, for the token of the judge "
         f"(X402SIM_NETWORK, X402SIM_ASSET): {offers or 'there are none'}"
     )
 
