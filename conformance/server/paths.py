@@ -104,11 +104,7 @@ class Charged:
     price: int
 
 
-def _nothing_served(
-    what: str,
-    key: str = "no-other-request-unpaid",
-    so: str = "another spelling of the request does not attach a payment",
-) -> Demand:
+def _nothing_served(what: str, so: str, key: str = "no-other-request-unpaid") -> Demand:
     """Return the demand that requests without a payment are served nothing."""
 
     def test(play: Play, observed: UnpaidTries) -> Found:
@@ -194,8 +190,8 @@ def _head_is_free(play: Play, observed: Charged) -> Found:
     "path/body",
     _nothing_served(
         "Other bodies of a paid request",
-        "no-other-body-unpaid",
         "another body of the request does not attach a payment",
+        "no-other-body-unpaid",
     ),
     absent=ONCE,
 )
@@ -208,7 +204,13 @@ async def _bodies(play: Play) -> UnpaidTries:
     return UnpaidTries(tries=tries, goods=goods, price=price)
 
 
-@case("path/spelling", _nothing_served("Other spellings of a paid path"))
+@case(
+    "path/spelling",
+    _nothing_served(
+        "Other spellings of a paid path",
+        "another spelling of the request does not attach a payment",
+    ),
+)
 async def _spelled(play: Play) -> UnpaidTries:
     method = play.item.method
     return await _tried(
@@ -216,12 +218,21 @@ async def _spelled(play: Play) -> UnpaidTries:
     )
 
 
-@case("path/method", _nothing_served("Other methods of a paid path"))
+@case(
+    "path/method",
+    _nothing_served("Other methods of a paid path", "another method does not attach a payment"),
+)
 async def _methods(play: Play) -> UnpaidTries:
     return await _tried(play, [(each, each, play.item.target, ()) for each in METHODS])
 
 
-@case("path/headers", _nothing_served("Headers with another method or path"))
+@case(
+    "path/headers",
+    _nothing_served(
+        "Headers with another method or path",
+        "a header that names a request does not attach a payment",
+    ),
+)
 async def _overridden(play: Play) -> UnpaidTries:
     item, goods = play.item, await play.goods()
     # a page of everybody's that has the fields of the goods would tell nothing

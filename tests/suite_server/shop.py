@@ -321,6 +321,8 @@ class Shop:
         elif method == "POST" and self.has("any method behind the wall"):
             wanted = "GET" if path != "/report" else "POST"
         if (wanted, path) not in PRICES:
+            if self.has("has an envelope"):
+                return Reply(200, {"data": None, "error": "nothing here"})
             return Reply(404 if path not in dict(PRICES) else 405, {"error": "nothing here"})
         order = Order(wanted, path, query, body)
         is_free = {
@@ -376,6 +378,11 @@ class Shop:
         }
 
     def content(self, order: Order) -> Any:
+        """Make what is sold."""
+        sold = self._content(order)
+        return {"data": sold, "error": None} if self.has("has an envelope") else sold
+
+    def _content(self, order: Order) -> Any:
         path = order.path
         self.made += 1
         if self.has("counts requests"):

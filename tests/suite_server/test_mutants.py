@@ -174,6 +174,7 @@ HONEST = {
     "server/replicas kit/restart kit/replicas",
     "decodes before the wall": "server/path",
     "has a free page like its goods": "server/path",
+    "has an envelope": "server/path",
     "never verifies": "server/order/invalid",
     "never verifies, keeps nothing": "server/binding server/many",
     "sells one at a time": "server/many",

@@ -534,13 +534,18 @@ class Play(rooms.Play[ServerRoom, Answer]):
     def is_goods(self, answer: Answer, goods: Answer) -> bool:
         """Tell whether an answer resembles the paid goods: a success with the same fields.
 
-        A refusal, or what is no JSON object, must have the same text, digits aside.
+        {"data": null, "error": "not found"} is none of {"data": {…}, "error": null}: a field with
+        a value in the goods has one. A refusal, or what is no JSON object, must have the same
+        text, digits aside.
         """
         if not answer.body:
             return False
         sold, got = goods.json, answer.json
         if answer.is_2xx and isinstance(sold, dict) and sold:
-            return isinstance(got, dict) and got.keys() == sold.keys()
+            has_fields = isinstance(got, dict) and got.keys() == sold.keys()
+            return has_fields and all(
+                got[name] is not None for name, value in sold.items() if value is not None
+            )
         same = answer.headers.get("content-type") == goods.headers.get("content-type")
         is_told = answer.is_2xx or len(goods.undated) > len("{}")
         return same and is_told and answer.undated == goods.undated
