@@ -272,6 +272,21 @@ def test_a_verdict_is_kept_in_place_of_the_older_one_of_the_version(tmp_path: Pa
     assert file.read_text().count("\n") > 6, "a line for each record and failure"
 
 
+def test_a_long_line_that_many_failures_show_is_kept_once(tmp_path: Path) -> None:
+    file, line = tmp_path / "verdicts.json", "a request, and what was answered, " * 3
+    failures = tuple(
+        published.Failure("MUST", "c", "v2", each, shown=(line, "-> 200", f"{line} of {each}"))
+        for each in ("a/b/c", "a/b/d")
+    )
+    record = published.Record("facilitator", "x402", "1", "", "", "", {}, failures)
+    published.keep(file, record, subject("facilitator").cases())
+    (kept,) = published.read(file).records
+    assert kept.failed == failures
+    text = file.read_text()
+    assert text.count(line) == 3
+    assert text.count("-> 200") == 2
+
+
 def test_failures_of_one_cause_are_shown_each_with_its_own_evidence() -> None:
     cases = subject("facilitator").cases()
     about = About("facilitator", "x402==2.10.0", "2026-11-29T10:00:00+00:00", {})

@@ -127,6 +127,12 @@ class Verdicts(msgspec.Struct, frozen=True):
 # --- the file --------------------------------------------------------------------------------
 
 
+class _File(Verdicts, frozen=True):
+    """The file: `lines` has each long line of `Failure.shown` once, by a name that stands there."""
+
+    lines: dict[str, str] = {}
+
+
 def shipped() -> Path:
     """Return the file of verdicts that comes with this package."""
     return folder(FILE)
@@ -137,11 +143,21 @@ def read(file: Path) -> Verdicts:
     if not file.exists():
         return Verdicts()
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Verdicts)
+        found = msgspec.json.decode(file.read_bytes(), type=_File)
     except msgspec.MsgspecError as wrong:
         raise ValueError(
             f"{file}: {wrong}; it is no file of verdicts, as --keep makes it"
         ) from wrong
+
+    def whole(failure: Failure) -> Failure:
+        shown = tuple(found.lines.get(line, line) for line in failure.shown)
+        return msgspec.structs.replace(failure, shown=shown)
+
+    records = tuple(
+        msgspec.structs.replace(each, failed=tuple(map(whole, each.failed)))
+        for each in found.records
+    )
+    return Verdicts(found.batteries, records, found.withdrawn)
 
 
 def keep(file: Path, record: Record, cases: Sequence[Case]) -> None:
@@ -164,12 +180,23 @@ def _newest_first(version: str) -> list[int]:
 
 
 def _written(verdicts: Verdicts) -> str:
-    """Return the file as text: a line for each battery, each record, and each of its failures."""
+    """Return the file as text: a line for each battery, record, failure, and shared line."""
     plain = msgspec.to_builtins(verdicts)
+    lines: dict[str, str] = {}
+
+    def named(line: str) -> str:
+        if len(line) < LONG // 2:
+            return line
+        name = f"#{sha256(line.encode()).hexdigest()[:8]}"
+        return name if lines.setdefault(name, line) == line else line
+
     for each in plain["records"]:
         each["failed"] = each.pop("failed")  # last, in lines of its own
+        for failure in each["failed"]:
+            failure["shown"] = [named(line) for line in failure.get("shown", ())]
+    plain["lines"] = dict(sorted(lines.items()))
     text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
-    begins = r'(\{"(?:subject|level|kit|id)"|"records"|\],"withdrawn")'
+    begins = r'(\{"(?:subject|level|kit|id)"|"records"|\],"withdrawn"|"#[0-9a-f]{8}":)'
     return re.sub(begins, r"\n\1", text) + "\n"
 
 
