@@ -37,7 +37,6 @@ from x402sim.payer.flow import (
     Step,
     post,
     send,
-    shown_in,
     shown_in_vain,
 )
 from x402sim.payer.node import ask_allowance, sponsors_permits
@@ -72,7 +71,7 @@ from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import NETWORKS, TESTNET, Network, networks_of
 from x402sim.protocol.permit2_payments import pays_by_permit2
 from x402sim.protocol.ways import foreign_in, ways_in
-from x402sim.protocol.x402 import VERSIONS, AnyRequired, Settlement, Version
+from x402sim.protocol.x402 import PROOF_HEADERS, VERSIONS, AnyRequired, Settlement, Version
 
 MAX_AMOUNT = "0.10"
 """The most that is paid at once, unless the user says otherwise."""
@@ -314,7 +313,8 @@ class PaymentAuth(FlowAuth):
             if request.headers.get(name) == proof:  # the caller sends the request again
                 del request.headers[name]
         sent_proof.clear()
-        shown = shown_in(request)
+        callers = {each: request.headers[each] for each in PROOF_HEADERS if each in request.headers}
+        shown = next(iter(callers), "")
         order = Order(Send(request, is_own), key[0], payments, is_served, shown, stored, sent_proof)
         response, sent_id = None, None if shown else payments.granted
         if shown or sent_id is not None or not payments.unserved:
@@ -332,6 +332,7 @@ class PaymentAuth(FlowAuth):
             try:
                 return (yield from self._exchange(order, response, sent_id))
             finally:
+                request.headers.update(callers)  # ours have taken the place of some
                 order.store(is_over=True)
         finally:
             payments.lock.release()
