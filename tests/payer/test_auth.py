@@ -297,11 +297,8 @@ def test_a_proof_of_the_caller_is_shown_before_a_payment_of_ours(serves: bool) -
 
 def test_a_proof_of_the_caller_stays_on_the_request_that_showed_ours_too() -> None:
     """Without it, the request is signed for when it is sent again."""
-    shop, auth = (
-        Shop(lambda proof: None if proof == "mine" else served(proof)),
-        PaymentAuth(Wallet.create()),
-    )
-    ask(shop, auth)
+    shop = Shop(lambda proof: None if proof == "mine" else served(proof))
+    ask(shop, auth := PaymentAuth(Wallet.create()))
     request = httpx.Request("GET", SHOP_URL, headers={"X-Payment-Id": "mine"})
     with shop.client(auth) as http:
         assert http.send(request).status_code == 200

@@ -94,11 +94,19 @@ _TEST_NETWORKS = {
 
 
 def _is_goods(response: httpx.Response) -> bool:
-    """Whether an answer is paid goods: a success, or a redirect (or 304) with a receipt."""
-    receipts = (settlement_in(response, each) for each in VERSIONS)
-    return response.is_success or (
-        response.status_code // 100 == 3 and any(each and each.success for each in receipts)
-    )
+    """Whether an answer is paid goods: a success, or a redirect (or 304) with a receipt, also if
+    the client has followed it.
+    """
+    return response.is_success or any(map(_receipt_in, _redirects(response)))
+
+
+def _redirects(response: httpx.Response) -> list[httpx.Response]:
+    return [each for each in (response, *response.history) if each.is_redirect]
+
+
+def _receipt_in(response: httpx.Response) -> Settlement | None:
+    found = (settlement_in(response, version) for version in VERSIONS)
+    return next((each for each in found if each is not None and each.success), None)
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -525,8 +533,8 @@ class PaymentAuth(FlowAuth):
                 raise PaymentFailed(f"{UNKNOWN}: {error}", payment.retry_advice) from error
         else:
             response = yield from _send(order, payment.proof, payment)
-            if response.status_code != 402:
-                self._note_answer(order, payment, payment.version, response)
+            if response.status_code != 402 or order.is_served(response):
+                self._note_answer(order, payment, response)
                 return response
             made = read_refusal(response, payment.version, payment)
         payment.receipt, payment.hint, payment.state = made.receipt, made.hint, State.UNSERVED
@@ -535,17 +543,15 @@ class PaymentAuth(FlowAuth):
         order.store()  # settled: after a restart, too, it is shown until it has bought something
         return None
 
-    def _note_answer(
-        self, order: Order, payment: Payment, version: Version, response: httpx.Response
-    ) -> None:
+    def _note_answer(self, order: Order, payment: Payment, response: httpx.Response) -> None:
         """Note the answer to a payment in one step; raises `PaymentFailed` for a 412."""
         if response.status_code == 412 and payment.by_permit2:
             raise PaymentFailed(f"the server answers 412: {payment.approval}", payment.retry_advice)
         if order.is_served(response):
             _await_body_end(order, payment, response)
-        reported = settlement_in(response, version)
-        if reported is not None and reported.success:
-            self.settlements.append(shortened(reported))
+        found = map(_receipt_in, (response, *_redirects(response)))
+        if (receipt := next(filter(None, found), None)) is not None:
+            self.settlements.append(shortened(receipt))
 
 
 def _await_body_end(
