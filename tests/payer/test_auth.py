@@ -295,6 +295,19 @@ def test_a_proof_of_the_caller_is_shown_before_a_payment_of_ours(serves: bool) -
     assert shop.asked[-1] == ("/x", "mine")
 
 
+def test_a_proof_of_the_caller_stays_on_the_request_that_showed_ours_too() -> None:
+    """Without it, the request is signed for when it is sent again."""
+    shop = Shop(lambda proof: None if proof == "mine" else served(proof))
+    ask(shop, auth := PaymentAuth(Wallet.create()))
+    request = httpx.Request("GET", SHOP_URL, headers={"X-Payment-Id": "mine"})
+    with shop.client(auth) as http:
+        assert http.send(request).status_code == 200
+        shop.serves = lambda proof: None
+        with pytest.raises(PaymentFailed, match="itself shows a payment, in X-Payment-Id"):
+            http.send(request)
+    assert (request.headers["X-Payment-Id"], auth.signed_base) == ("mine", 10_000)
+
+
 def test_a_lost_receipt_can_be_asked_for_by_the_id_of_the_request(server: LocalServer) -> None:
     server.fault(Fault(victim="service", does="lose answer", path="/api/pay"))
     auth = PaymentAuth(wallet := server.wallets[9])

@@ -404,6 +404,25 @@ def test_a_redirect_with_a_receipt_is_what_was_bought(
     assert len(shop.nonces) == payments
 
 
+@VERSIONS
+@pytest.mark.parametrize("status", [200, 402, 404])
+def test_a_redirect_with_a_receipt_is_what_was_bought_wherever_it_leads(
+    version: Version, status: int
+) -> None:
+    """The client follows it: the receipt is not in the last answer."""
+    shop, auth = StandardShop(version, answers=lambda _: (303, PAID)), payer()
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/job":
+            return httpx.Response(status, json={})
+        answer = shop(request)
+        answer.headers["location"] = "/job"
+        return answer
+
+    assert [ask(serve, auth) for _ in range(2)] == [status] * 2
+    assert (len(shop.nonces), auth.settlements) == (2, [PAID] * 2)
+
+
 def test_extensions_that_it_does_not_know_are_sent_back() -> None:
     offered = {"rewards": {"info": {"tier": "gold", "points": [1, 2]}, "schema": {}}}
     shop = StandardShop(2, extensions=offered)

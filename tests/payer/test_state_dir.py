@@ -18,6 +18,7 @@ from tests.payer.test_standard_servers import OFFER, StandardShop
 from x402sim import LocalServer, PaymentAuth, PaymentFailed, SessionAuth, Wallet, World
 from x402sim.clock import Clock
 from x402sim.payer import stored
+from x402sim.payer.purchases import Unfinished
 from x402sim.protocol.networks import BASE_SEPOLIA
 from x402sim.protocol.x402 import domain_of
 
@@ -371,3 +372,43 @@ def test_the_name_of_a_payment_is_on_the_disk_before_the_payment_is_sent(
     done.clear()
     assert ask(Shop(served, settles), payer(tmp_path / "new" / "er", reuse=False)) == 200
     assert done[:3] == ["file", "folder", "sent"]
+
+
+def test_a_new_folder_that_may_be_lost_holds_no_payment_at_the_next_request_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, fsync, around = [], os.fsync, os.stat(tmp_path).st_ino
+
+    def broken(file: int) -> None:
+        synced.append(os.fstat(file).st_ino)
+        if synced == [around]:
+            raise OSError(5, "Input/output error")
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", broken)
+    shop, auth = Shop(served), payer(tmp_path / "new" / "er")
+    assert "cannot be written" in str(ask(shop, auth))
+    assert shop.settled == []
+    assert ask(shop, auth) == 200
+    assert synced[:2] == [around, around]
+
+
+def test_a_removal_that_a_power_cut_may_undo_is_not_called_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    kept, record = (
+        stored.Stored(tmp_path, "auth", "x"),
+        stored.Record(url="", unfinished=Unfinished()),
+    )
+    record.bought = stored.Bought(at_s=0, status=200, body=b"", payment={})
+    with kept.alone(0):
+        kept.write(lambda: record)
+        monkeypatch.setattr(os, "fsync", broken)
+        record.bought = None
+        with pytest.raises(PaymentFailed, match="cannot be written") as failed:
+            kept.write(lambda: record)
+    assert type(failed.value) is PaymentFailed, "NotStored says that the file is as before"
+    assert files(tmp_path) == []

@@ -37,7 +37,6 @@ from x402sim.payer.flow import (
     Step,
     post,
     send,
-    shown_in,
     shown_in_vain,
 )
 from x402sim.payer.node import ask_allowance, sponsors_permits
@@ -72,7 +71,7 @@ from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import NETWORKS, TESTNET, Network, networks_of
 from x402sim.protocol.permit2_payments import pays_by_permit2
 from x402sim.protocol.ways import foreign_in, ways_in
-from x402sim.protocol.x402 import VERSIONS, AnyRequired, Settlement, Version
+from x402sim.protocol.x402 import PROOF_HEADERS, VERSIONS, AnyRequired, Settlement, Version
 
 MAX_AMOUNT = "0.10"
 """The most that is paid at once, unless the user says otherwise."""
@@ -95,11 +94,19 @@ _TEST_NETWORKS = {
 
 
 def _is_goods(response: httpx.Response) -> bool:
-    """Whether an answer is paid goods: a success, or a redirect (or 304) with a receipt."""
-    receipts = (settlement_in(response, each) for each in VERSIONS)
-    return response.is_success or (
-        response.status_code // 100 == 3 and any(each and each.success for each in receipts)
-    )
+    """Whether an answer is paid goods: a success, or a redirect (or 304) with a receipt, also if
+    the client has followed it.
+    """
+    return response.is_success or any(map(_receipt_in, _redirects(response)))
+
+
+def _redirects(response: httpx.Response) -> list[httpx.Response]:
+    return [each for each in (response, *response.history) if each.is_redirect]
+
+
+def _receipt_in(response: httpx.Response) -> Settlement | None:
+    found = (settlement_in(response, version) for version in VERSIONS)
+    return next((each for each in found if each is not None and each.success), None)
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -314,7 +321,8 @@ class PaymentAuth(FlowAuth):
             if request.headers.get(name) == proof:  # the caller sends the request again
                 del request.headers[name]
         sent_proof.clear()
-        shown = shown_in(request)
+        callers = {each: request.headers[each] for each in PROOF_HEADERS if each in request.headers}
+        shown = next(iter(callers), "")
         order = Order(Send(request, is_own), key[0], payments, is_served, shown, stored, sent_proof)
         response, sent_id = None, None if shown else payments.granted
         if shown or sent_id is not None or not payments.unserved:
@@ -332,6 +340,7 @@ class PaymentAuth(FlowAuth):
             try:
                 return (yield from self._exchange(order, response, sent_id))
             finally:
+                request.headers.update(callers)  # ours have taken the place of some
                 order.store(is_over=True)
         finally:
             payments.lock.release()
@@ -524,8 +533,8 @@ class PaymentAuth(FlowAuth):
                 raise PaymentFailed(f"{UNKNOWN}: {error}", payment.retry_advice) from error
         else:
             response = yield from _send(order, payment.proof, payment)
-            if response.status_code != 402:
-                self._note_answer(order, payment, payment.version, response)
+            if response.status_code != 402 or order.is_served(response):
+                self._note_answer(order, payment, response)
                 return response
             made = read_refusal(response, payment.version, payment)
         payment.receipt, payment.hint, payment.state = made.receipt, made.hint, State.UNSERVED
@@ -534,17 +543,15 @@ class PaymentAuth(FlowAuth):
         order.store()  # settled: after a restart, too, it is shown until it has bought something
         return None
 
-    def _note_answer(
-        self, order: Order, payment: Payment, version: Version, response: httpx.Response
-    ) -> None:
+    def _note_answer(self, order: Order, payment: Payment, response: httpx.Response) -> None:
         """Note the answer to a payment in one step; raises `PaymentFailed` for a 412."""
         if response.status_code == 412 and payment.by_permit2:
             raise PaymentFailed(f"the server answers 412: {payment.approval}", payment.retry_advice)
         if order.is_served(response):
             _await_body_end(order, payment, response)
-        reported = settlement_in(response, version)
-        if reported is not None and reported.success:
-            self.settlements.append(shortened(reported))
+        found = map(_receipt_in, (response, *_redirects(response)))
+        if (receipt := next(filter(None, found), None)) is not None:
+            self.settlements.append(shortened(receipt))
 
 
 def _await_body_end(

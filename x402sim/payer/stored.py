@@ -46,7 +46,7 @@ else:
 
 
 class NotSynced(OSError):
-    """A file was written, and a power cut may still undo that."""
+    """A folder was changed, and a power cut may still undo that."""
 
 
 def write_whole(file: Path, data: bytes) -> None:
@@ -62,20 +62,35 @@ def write_whole(file: Path, data: bytes) -> None:
         out.flush()
         os.fsync(out.fileno())
     new.replace(file)
-    try:  # the new name is on the disk, too, before anything is sent
-        _sync(file.parent)
-    except OSError as error:
-        raise NotSynced(*error.args) from error
+    _sync(file.parent)  # the new name is on the disk, too, before anything is sent
 
 
 def _sync(folder: Path) -> None:
-    """Write the names in a folder to the disk, where the system can."""
-    if os.name == "posix":
+    """Write the names in a folder to the disk, where the system can; raises `NotSynced`."""
+    if os.name != "posix":
+        return
+    try:
         opened = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(opened)
         finally:
             os.close(opened)
+    except OSError as error:
+        raise NotSynced(*error.args) from error
+
+
+def _make(folder: Path) -> None:
+    """Make a folder that is on the disk, too, or none: its next user would not write its name."""
+    if folder.is_dir() or folder == folder.parent:  # a drive that is missing
+        return
+    _make(folder.parent)
+    folder.mkdir(exist_ok=True)
+    try:
+        _sync(folder.parent)
+    except NotSynced:
+        with suppress(OSError):  # another payer has a file in it already
+            folder.rmdir()
+        raise
 
 
 class Bought(msgspec.Struct, kw_only=True):
@@ -168,12 +183,8 @@ class Stored:
             self.release()
 
     def _open(self, most_s: float) -> None:
-        folder = self._file.parent
         try:
-            new = [each for each in (folder, *folder.parents) if not each.exists()]
-            folder.mkdir(parents=True, exist_ok=True)
-            for each in new:
-                _sync(each.parent)
+            _make(self._file.parent)
             path = self._file.with_suffix(".lock")
             taken = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
