@@ -99,7 +99,7 @@ class Item:
 
 NOTHING = Item("GET", "/x402sim-nothing")
 """An item no server has."""
-NOTHING_IN = (None, "", [], {})
+NOTHING_IN: tuple[object, ...] = (None, "", [], {})
 """The values of an empty field."""
 BEGINS_S = 1.5
 """The most seconds from an answer to the end of its settlement, for a server that serves first."""
