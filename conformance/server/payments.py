@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,8 +17,8 @@ from x402sim.suite.dialect import Dialect
 from x402sim.suite.money import Transfer
 from x402sim.suite.row import only
 from x402sim.suite.server.case import SERVED_ONLY_IF_SETTLED, Demand, case, demand, is_blamed
-from x402sim.suite.server.double import SETTLE, VERIFY, Call, Go
-from x402sim.suite.server.payment import Payment
+from x402sim.suite.server.double import SETTLE, VERIFY, Call, Go, Twist
+from x402sim.suite.server.payment import Payment, offers_in
 from x402sim.suite.server.play import Play
 from x402sim.suite.server.raw import Answer
 from x402sim.suite.verdict import Found, Inconclusive, NotApplicable, Violation
@@ -89,16 +89,23 @@ OTHER_TOKEN = checksum(PrivateKey(b"\x0a" * 32).address)
 OTHER_CHAIN = {1: "base", 2: "eip155:8453"}
 
 
-async def _settles_others(call: Call, _: Go) -> Reply | None:
-    """Settle another token, or on another chain, as a facilitator of many does if it is asked to.
+def _settles_others(offered: Collection[str]) -> Twist:
+    """Return a twist that settles another token, or on a chain that is not `offered`.
 
-    The server has asked for what the payment names, and not for what it sells.
+    A facilitator of many chains does so if it is asked to. The server has asked for what the
+    payment names, and not for what it sells.
     """
-    asset, network = (str(call.at("paymentRequirements", name)) for name in ("asset", "network"))
-    if asset.lower() != OTHER_TOKEN.lower() and network not in OTHER_CHAIN.values():
-        return None
-    said = {"isValid": True, "success": True, "transaction": "0x" + "ab" * 32, "network": network}
-    return as_json(said | {"payer": call.payer}) if call.path in (VERIFY, SETTLE) else None
+
+    async def twist(call: Call, _: Go) -> Reply | None:
+        asset, network = (call.at("paymentRequirements", name) for name in ("asset", "network"))
+        is_elsewhere = network in OTHER_CHAIN.values() and network not in offered
+        if str(asset).lower() != OTHER_TOKEN.lower() and not is_elsewhere:
+            return None
+        said = {"isValid": True, "success": True, "transaction": "0x" + "ab" * 32}
+        named = {"network": network, "payer": call.payer}
+        return as_json(said | named) if call.path in (VERIFY, SETTLE) else None
+
+    return twist
 
 
 Changes = Callable[[Play, Payment], Mapping[str, Payment]]
@@ -110,12 +117,14 @@ def refuses(changes: Changes) -> Callable[[Play], Awaitable[list[Refusal]]]:
     async def play(it: Play) -> list[Refusal]:
         """A payer sends one wrong payment after the other, each changed in another way."""
         names, found = list(changes(it, await it.draft())), []
+        offers = [each for answer in it.answers for each in offers_in(it.dialect, answer)]
+        others = _settles_others([str(each.get("network")) for each in offers])
         with suppress(Inconclusive):  # known goods show themselves in a refusal
             await it.goods()
         for about in names:  # a new payment for each: servers keep a nonce with its first change
             payment = changes(it, await it.draft())[about]
             it.say(f"{about}:")
-            with it.double.twisted(_settles_others):
+            with it.double.twisted(others):
                 found.append(await _refused(it, about, it.pay(payment), payment))
             if it.is_silent:
                 break

@@ -36,3 +36,16 @@ def test_of_several_payments_in_one_transaction_each_has_its_own_nonce() -> None
         (ALICE, to_hex(b"1" * 32)), (BOB, to_hex(b"2" * 32)), (ALICE, to_hex(b"3" * 32)),
     ]  # fmt: skip
     assert {each.nonce for each in found if each.token == OTHER} == {""}
+
+
+def test_events_of_other_contracts_with_the_same_name_are_passed_over() -> None:
+    """Some tokens index nothing; of an NFT the number is indexed, too."""
+    tx = Hash(b"h" * 32)
+
+    class Chain:
+        async def logs(self, wanted: LogFilter) -> list[Log]:
+            events = [(each,) for each in (abi.AUTHORIZATION_USED, abi.TRANSFER_EVENT)]
+            nft = (abi.TRANSFER_EVENT, *[b"\1" * 32] * 3)
+            return [Log(TOKEN, topics, abi.word(5), 1, tx, tx, 0, 0) for topics in (*events, nft)]
+
+    assert asyncio.run(transfers(Chain(), 0)) == []

@@ -602,6 +602,18 @@ def test_an_end_of_the_other_server_of_two_is_one_of_the_play() -> None:
     assert found["a"].actual == "after this, it ended by itself, exit code 3"
 
 
+def test_a_kill_of_the_other_server_by_the_machine_is_no_end_by_itself() -> None:
+    async def uses_two(its: Any) -> str:
+        its.room.replica = Running("http://127.0.0.1:9", Process(Scripted({"a": "k"})))  # type: ignore[arg-type]
+        its.room.replica.command.play("a")
+        return "."
+
+    judge = judge_of(Scripted())
+    asyncio.run(judge.every([case("a", play=uses_two)]))
+    assert judge.trouble.ends == []
+    assert judge.trouble.in_play == ""
+
+
 @pytest.mark.parametrize("is_single", [False, True])
 def test_an_idle_room_whose_subject_has_ended_is_closed_and_the_end_counted(
     is_single: bool,

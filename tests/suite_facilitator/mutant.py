@@ -211,6 +211,9 @@ class Facilitator:
         if self.has("four a second") and len(self.asked_s) == 4:
             status, said = 429, {"error": "too many requests"}
             headers.append((b"retry-after", b"1"))
+        elif self.has("busy for ever"):
+            self.asked_s.append(time.time())
+            status, said = 429, {"error": "too many requests"}
         else:
             self.asked_s.append(time.time())
             status, said = await self.answer(scope["method"], scope["path"], body)

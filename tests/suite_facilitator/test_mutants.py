@@ -13,11 +13,13 @@ from tests.suite.cases import names
 from tests.suite_facilitator.judging import cases, judged, mutant
 from tests.suite_facilitator.mutant import LENIENT, Facilitator, Invalid
 from x402sim.chain.base import Call
+from x402sim.clock import stopwatch
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.suite.case import of_id
 from x402sim.suite.dialect import Dialect
 from x402sim.suite.engine import Played, result
+from x402sim.suite.facilitator import play
 from x402sim.suite.facilitator.payment import STANDARD, Answer
 from x402sim.suite.facilitator.play import Observed
 from x402sim.suite.facilitator.room import (
@@ -344,6 +346,26 @@ def test_a_theft_is_told_though_the_facilitator_ends_afterwards() -> None:
     assert (ended.found, ended.ended) == ({first: stolen}, Ended.has_ended)
     Ended.has_ended = ""
     assert judge.with_end(played, Ended()) is played  # type: ignore[arg-type]
+
+
+def test_a_facilitator_that_stays_busy_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A judgement sends a thousand requests, and would wait a minute for each."""
+    monkeypatch.setattr(play, "BUSY_S", 1.5)
+    asked = []
+
+    async def main() -> None:
+        judge = Opens(subject=mutant((), ["busy for ever"]), dialects=(Dialect.V2,), jobs=1)
+        room = await judge.room()
+        try:
+            its = await judge.begun(room, Dialect.V2, "busy")
+            for _ in range(3):
+                elapsed = stopwatch()
+                asked.append(((await its.get("/supported")).status, elapsed() > 0.9))
+        finally:
+            await judge.close()
+
+    asyncio.run(main())
+    assert asked == [(429, True), (429, False), (429, False)]
 
 
 def test_what_the_chain_has_before_the_node_has_answered_is_no_theft() -> None:

@@ -322,7 +322,7 @@ class Shop:
             wanted = "GET" if path != "/report" else "POST"
         if (wanted, path) not in PRICES:
             if self.has("has an envelope"):
-                return Reply(200, {"data": None, "error": "nothing here"})
+                return Reply(200, {"success": False, "data": {}, "error": "nothing here"})
             return Reply(404 if path not in dict(PRICES) else 405, {"error": "nothing here"})
         order = Order(wanted, path, query, body)
         is_free = {
@@ -380,7 +380,9 @@ class Shop:
     def content(self, order: Order) -> Any:
         """Make what is sold."""
         sold = self._content(order)
-        return {"data": sold, "error": None} if self.has("has an envelope") else sold
+        return (
+            {"success": True, "data": sold, "error": None} if self.has("has an envelope") else sold
+        )
 
     def _content(self, order: Order) -> Any:
         path = order.path
@@ -458,6 +460,8 @@ class Shop:
         if self.has("sells permit2"):
             named = {} if self.has("leaves the token unnamed") else wanted["extra"]
             return [wanted, wanted | {"extra": named | {"assetTransferMethod": "permit2"}}]
+        if self.has("sells on base"):
+            return [wanted, self.on_base(wanted, 2)]
         if not (self.has("several offers") or self.has("settles the first offer")):
             return [wanted]
         elsewhere = wanted | {
@@ -467,6 +471,11 @@ class Shop:
         }
         return [elsewhere, wanted, wanted | {"amount": str(2 * int(wanted["amount"]))}]
 
+    def on_base(self, wanted: dict[str, Any], version: int) -> dict[str, Any]:
+        """The same offer on the chain that most shops sell on."""
+        asset = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+        return wanted | {"network": ("base", "eip155:8453")[version - 1], "asset": asset}
+
     def ask(self, path: str, error: str, result: Any = None, version: int = 2) -> Reply:
         headers = {}
         is_told = version == 2 or not self.has("reason in the body of version 1")
@@ -474,6 +483,8 @@ class Shop:
             headers[("PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE")[version == 1]] = encoded(result)
         body: dict[str, Any] = {"x402Version": 1, "error": error}
         body["accepts"] = [self.requirements(1, path)]
+        if self.has("sells on base"):
+            body["accepts"].append(self.on_base(body["accepts"][0], 1))
         if self.has("no error"):
             body.pop("error")
         if not self.has("version 1 only"):
@@ -649,6 +660,11 @@ class Shop:
             wanted = self.minded.get(payment["accepted"]["amount"], wanted)
         named = payment.get("accepted") if version == 2 else payment
         keys = wanted if version == 2 else ("scheme", "network")
+        if self.has("sells on base"):
+            elsewhere = self.on_base(wanted, version)
+            keys = ("scheme", "network")
+            is_there = isinstance(named, dict) and named.get("network") == elsewhere["network"]
+            wanted = elsewhere if is_there else wanted
         is_same = isinstance(named, dict) and all(named.get(k) == wanted[k] for k in keys)
         if not is_same and not self.has("does not compare"):
             return self.ask(path, "it is for another offer")

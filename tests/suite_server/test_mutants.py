@@ -155,6 +155,7 @@ COUNTED = {
 """The same, for shops with equal goods and a path that counts handlers' runs."""
 HONEST = {
     "several offers": "server/offer kit/offer server/payment",
+    "sells on base": "server/offer kit/offer server/payment",
     "ids are required": "server/identifier server/payment server/many",
     "checks the signature before it looks up an id": "server/identifier",
     "names the payment in vary": "server/offer",

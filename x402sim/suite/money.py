@@ -51,10 +51,12 @@ async def transfers(chain: Reads, since: int, *tokens: Address) -> list[Transfer
     found = []
     for log in logs:
         event, *indexed = log.topics
+        if len(indexed) != 2:  # of another contract, whose event has the same name
+            continue
         its = used.setdefault((log.tx_hash, log.address, indexed[0]), [])
         if event == USED_EVENT:  # a transfer follows
             its.append(to_hex(indexed[1]))
-        elif len(indexed) == 2 and indexed[0][12:] != ZERO_ADDRESS:
+        elif indexed[0][12:] != ZERO_ADDRESS:
             transfer = Transfer(
                 sender=Address(indexed[0][12:]),
                 to=Address(indexed[1][12:]),

@@ -142,7 +142,7 @@ class Room(ABC):
     @property
     def was_killed(self) -> bool:
         """Whether SIGKILL ended the subject, and not the judge: a machine without memory."""
-        return self.running is not None and self.running.was_killed
+        return any(each.was_killed for each in (self.running, self.replica) if each)
 
     def ending(self) -> str:
         """Return the end of the subject's output, in a sentence; empty while it is stopped."""

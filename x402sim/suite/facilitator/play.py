@@ -226,9 +226,10 @@ class Play(rooms.Play[FacilitatorRoom, Answer]):
                 )
                 got = await receive(http.send(request, stream=True), limits)
                 wait_s = retry_after_s(got.headers.get("retry-after"), CLOCK.now()) or 1.0
-                if got.status_code != BUSY or begun() + wait_s > BUSY_S:
+                if got.status_code != BUSY or self.room.is_busy or begun() + wait_s > BUSY_S:
                     break
                 await self.wait(wait_s)
+            self.room.is_busy = got.status_code == BUSY
             text = got.content.decode("utf-8", "replace")
             found = {"status": got.status_code, "json": decoded(got.content), "text": text}
         except httpx.TimeoutException:

@@ -227,6 +227,8 @@ class FacilitatorRoom(rooms.Room):
     """Hashes of the judge's own transactions."""
     account: Address | None = None
     """The account that settles `upto`, once a play has asked for it."""
+    is_busy: bool = False
+    """Whether the facilitator stayed busy: nobody waits for it again until it answers."""
     _drawn: int = 0
     _allowed: dict[Address, int] = field(default_factory=dict)
 

@@ -99,6 +99,8 @@ class Item:
 
 NOTHING = Item("GET", "/x402sim-nothing")
 """An item no server has."""
+NOTHING_IN: tuple[object, ...] = (None, "", [], {})
+"""The values of an empty field."""
 BEGINS_S = 1.5
 """The most seconds from an answer to the end of its settlement, for a server that serves first."""
 LIMITED, TRIES, MOST_WAIT_S = 429, 4, 2.0
@@ -534,9 +536,9 @@ class Play(rooms.Play[ServerRoom, Answer]):
     def is_goods(self, answer: Answer, goods: Answer) -> bool:
         """Tell whether an answer resembles the paid goods: a success with the same fields.
 
-        {"data": null, "error": "not found"} is none of {"data": {…}, "error": null}: a field with
-        a value in the goods has one. A refusal, or what is no JSON object, must have the same
-        text, digits aside.
+        {"data": {}, "error": "not found"} is none of {"data": {…}, "error": null}: a field with
+        something in the goods has something. A refusal, or what is no JSON object, must have the
+        same text, digits aside.
         """
         if not answer.body:
             return False
@@ -544,7 +546,7 @@ class Play(rooms.Play[ServerRoom, Answer]):
         if answer.is_2xx and isinstance(sold, dict) and sold:
             has_fields = isinstance(got, dict) and got.keys() == sold.keys()
             return has_fields and all(
-                got[name] is not None for name, value in sold.items() if value is not None
+                got[name] not in NOTHING_IN for name, it in sold.items() if it not in NOTHING_IN
             )
         same = answer.headers.get("content-type") == goods.headers.get("content-type")
         is_told = answer.is_2xx or len(goods.undated) > len("{}")
