@@ -291,7 +291,11 @@ def test_python_sells() -> None:
         assert http.post("/echo", content=b"abc").text == "abc"
 
 
-@pytest.mark.parametrize("headers", [{"X-A": "a\nb"}, {"X A": "b"}, {"X-A": "\x7f"}])
+COPIED = {"Content-Length": "9"}, {"Transfer-Encoding": "chunked"}
+"""Of an answer of another server, whose body has another form."""
+
+
+@pytest.mark.parametrize("headers", [{"X-A": "a\nb"}, {"X A": "b"}, {"X-A": "\x7f"}, *COPIED])
 def test_an_answer_that_cannot_be_sent_is_not_charged(headers: dict[str, str]) -> None:
     sells = {"GET /odd 0.01": lambda _: Response("sold", headers=headers)}
     with LocalServer(sells=sells) as server, plain(server) as http:

@@ -121,19 +121,22 @@ def test_a_receipt_tells_transfers_and_used_authorizations_of_its_token_only() -
         assert (found.used, found.others) == ({(payer, nonce): (payer, shop, 5)}, ())
 
 
-def test_of_several_authorizations_in_one_transaction_each_has_its_own_transfer() -> None:
-    """Else one transfer would pay for all of them."""
+@pytest.mark.parametrize("turn", [1, -1])
+def test_of_several_authorizations_in_one_transaction_each_has_its_own_transfer(turn: int) -> None:
+    """Else one transfer would pay for all of them; some tokens tell the transfer first (-1)."""
     payer, other, shop = b"p" * 20, b"o" * 20, b"s" * 20
     moves = [(payer, b"1" * 32, payer), (other, b"2" * 32, shop), (payer, b"3" * 32, shop)]
     pairs = [
         (_log(abi.AUTHORIZATION_USED, sender, nonce), _log(abi.TRANSFER_EVENT, sender, to))
         for sender, nonce, to in moves
     ]
-    logs = [each for pair in pairs for each in pair]
-    found = read_receipt(RECEIPT | {"logs": [*logs, logs[-1]]}, SETUP.network.asset)
-    assert found is not None
-    assert found.used == {(sender, nonce): (sender, to, 5) for sender, nonce, to in moves}
-    assert found.others == ((payer, shop, 5),)
+    logs = [each for pair in pairs for each in pair[::turn]]
+    plain = _log(abi.TRANSFER_EVENT, payer, shop)
+    for others, all_logs in ((1, [plain, *logs]), (2, [plain, *logs, plain]), (0, logs)):
+        found = read_receipt(RECEIPT | {"logs": all_logs}, SETUP.network.asset)
+        assert found is not None
+        assert found.used == {(sender, nonce): (sender, to, 5) for sender, nonce, to in moves}
+        assert found.others == ((payer, shop, 5),) * others
 
 
 def test_a_contract_that_reverts_accepts_no_signature() -> None:

@@ -558,12 +558,14 @@ def test_proofs_of_a_test_network_are_recorded():
 
 HEADER = signed(NOW_S, MAIN)
 PROOFS = {"pay_": "pay_" + "Ab3_" * 20, "session_": "session_" + "a1" * 20}
+PROOFS["letters"] = "pay_" + "AbC_" * 15
 SAID = {
     "a record's path": {"target": f"/api/payments/{PROOFS['pay_']}"},
     "a session's path": {"target": f"/api/sessions/{PROOFS['session_']}"},
     "a query": {"target": f"/w?id={PROOFS['pay_']}", "sent": {"X-Payment-Id": PROOFS["pay_"]}},
     "a redirect": {"status": 302, "answered": {"Location": f"/w?id={PROOFS['pay_']}"}},
     "a text": {"answer": f"it is {PROOFS['pay_']}".encode()},
+    "an id without digits": {"answer": f"it is {PROOFS['letters']}".encode()},
     "another field": {"answer": {"url": f"/api/sessions/{PROOFS['session_']}"}},
     "an error": {"answer": {"error": f"ask for {PROOFS['pay_']}"}, "status": 402},
     "a signature in a path": {"target": f"/w/{signature_of(HEADER)}"},

@@ -106,6 +106,10 @@ def _sendable(answer: Response) -> Response:
         if not _HEADER.fullmatch(b"%b: %b" % (name, value)):
             reason = f"the header {name.decode('latin-1')[:80]!r} is malformed"
             raise web.Refused(500, "Answer cannot be sent", reason)
+    body, told = getattr(answer, "body", None), answer.headers.get("content-length")
+    is_long = body is not None and told not in (None, str(len(body)))
+    if is_long or "transfer-encoding" in answer.headers:  # copied from another server's answer
+        raise web.Refused(500, "Answer cannot be sent", "its headers do not fit the body")
     return answer
 
 

@@ -97,7 +97,8 @@ async def spend_before(
 ) -> Response:
     """Debit a session, then make the answer: requests at once cause no work that nobody pays for.
 
-    The debit is undone if the answer is an error, or is not written. Raises as `spend` and `work`.
+    The debit is undone if the answer is an error, or is not written, unless the service
+    crashes during the work. Raises as `spend` and `work`.
     """
     await web.require_client(connection)
     undo, is_charged = _debit(service, session, connection), False

@@ -84,8 +84,8 @@ def without_secrets(found: "Messages", text: bytes) -> bytes:
 
 
 def _digested(id_: re.Match[bytes]) -> bytes:
-    """Return a digest of an id; a name in words, without a digit, stays."""
-    return digest(id_[0].decode()).encode() if re.search(rb"\d", id_[0]) else id_[0]
+    """Return a digest of an id; a name in words, in lower case without a digit, stays."""
+    return digest(id_[0].decode()).encode() if re.search(rb"[\dA-Z]", id_[0]) else id_[0]
 
 
 def hidden_text(found: "Messages", text: str) -> str:

@@ -51,39 +51,31 @@ def read_receipt(receipt: Any, token: Address) -> OnChain | None:
     """Read a receipt; None without a receipt or without a block."""
     if not receipt or receipt.get("blockNumber") is None:
         return None
-    used: dict[Used, Moved | None] = {}
-    others: list[Moved] = []
+    moves: dict[int, Moved] = {}
+    uses: dict[int, Used] = {}
     for log in receipt.get("logs") or ():
         if from_hex(log["address"], 20) != token or not log["topics"]:
             continue
         event, *indexed = (from_hex(topic, 32) for topic in log["topics"])
+        place = len(moves) + len(uses)
         if event == abi.TRANSFER_EVENT:
             sender, to = (Address(word[12:]) for word in indexed)
-            moved = sender, to, int(log["data"], 16)
-            # Circle's token tells the use, and then the transfer.
-            if (use := _without_transfer(used, sender)) is not None:
-                used[use] = moved
-            else:
-                others.append(moved)
+            moves[place] = sender, to, int(log["data"], 16)
         elif event == abi.AUTHORIZATION_USED:
             authorizer, nonce = indexed
-            used[Address(authorizer[12:]), nonce] = None
-    for use in [each for each, moved in used.items() if moved is None]:
-        # Other tokens tell the transfer first.
-        if moved := next((each for each in others if each[0] == use[0]), None):
-            used[use] = moved
-            others.remove(moved)
+            uses[place] = Address(authorizer[12:]), nonce
+    # Circle's token tells a use, and then the transfer; other tokens tell the transfer first.
+    after, before = (
+        {n: n + step for n, use in uses.items() if moves.get(n + step, (None,))[0] == use[0]}
+        for step in (1, -1)
+    )
+    places = after if len(after) >= len(before) else before
     return OnChain(
         block_number=block_number(receipt["blockNumber"]),
         succeeded={"0x1": True, "0x0": False}[receipt["status"]],
-        used=used,
-        others=tuple(others),
+        used={use: moves.pop(places[n]) if n in places else None for n, use in uses.items()},
+        others=tuple(moves.values()),
     )
-
-
-def _without_transfer(used: dict[Used, Moved | None], authorizer: Address) -> Used | None:
-    """Return the authorizer's first use whose transfer is not known yet."""
-    return next((use for use in used if use[0] == authorizer and used[use] is None), None)
 
 
 def block_number(text: str) -> int:
