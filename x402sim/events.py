@@ -505,8 +505,8 @@ class SessionDebited(_Service, frozen=True, kw_only=True):
 
 
 class DebitUndone(_Service, frozen=True, kw_only=True):
-    meaning: ClassVar[str] = """Written when a debited request was not served: its client has hung
-    up, or the answer of an API is an error. `released_base` is the total without it."""
+    meaning: ClassVar[str] = """Written when the client of a debited request has hung up before its
+    answer was written. `released_base` is the total without it."""
 
     session_id: str
     amount_base: int

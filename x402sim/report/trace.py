@@ -89,7 +89,7 @@ _TEXTS: dict[type, str] = {
     events.TransactionReplaced: "payment {payment_id} made by another transaction",
     events.SessionOpened: "session {session_id} opened",
     events.SessionDebited: "session {session_id} debited {amount}",
-    events.DebitUndone: "debit of session {session_id} undone: no answer was served",
+    events.DebitUndone: "debit of session {session_id} undone: its client has hung up",
     events.AnswerNotWritten: "payment {payment_id} not served: its client has hung up",
     events.SessionsExpired: "sessions expired: {count}",
     events.SessionRefunded: "session {session_id} refunded",

@@ -193,7 +193,7 @@ async def _sell_from_session(
 ) -> Response:
     """Make the answer and debit the session; raises `Unpaid` if it cannot pay."""
     if own and own.good.works:
-        return await gate.spend_before(service, session, answer_paid, web.connection(request))
+        return await gate.work_for(service, session, answer_paid, web.connection(request))
     try:
         answer = await answer_paid()
     except web.Refused:  # only a payer who can pay sees it: decision 4.2/gate-before-body

@@ -3,7 +3,7 @@
 `find_pass` looks for the proof and changes nothing. Then the endpoint validates the body and
 prepares its answer. Last, the proof is spent: `spend` debits the session of a session id, and
 `one_step.spend` settles an authorization. A payment id costs nothing more. In this order a request
-that is not served costs nothing. An answer that costs work is debited before (`spend_before`).
+that is not served costs nothing. `work_for` reserves the amount for an answer that costs work.
 Clauses: 1/unpaid-402, 5/session-debit, 7/payment-required.
 """
 
@@ -89,32 +89,6 @@ async def spend(
     while the database commits, so a debit whose answer was not written is undone.
     """
     await web.require_client(connection)
-    content.background = _debit(service, session, connection)
-
-
-async def spend_before(
-    service: Service, session: SessionPass, work: Work, connection: Connection
-) -> Response:
-    """Debit a session, then make the answer: requests at once cause no work that nobody pays for.
-
-    The debit is undone if the answer is an error, or is not written, unless the service
-    crashes during the work. Raises as `spend` and `work`.
-    """
-    await web.require_client(connection)
-    undo, is_charged = _debit(service, session, connection), False
-    try:
-        answer = await work()
-        await web.require_client(connection)
-        is_charged = answer.status_code < 400
-    finally:
-        if not is_charged:
-            undo_debit(service, session.session_id, session.amount_base, session.resource)
-    answer.background = undo if is_charged else None
-    return answer
-
-
-def _debit(service: Service, session: SessionPass, connection: Connection) -> Any:
-    """Debit a session; return what undoes the debit unless the answer was written."""
     amount_base, now_ms = session.amount_base, service.clock.now_ms()
     sessions, session_id = service.store.sessions, session.session_id
     released = sessions.debit(session_id, amount_base, session.resource, now_ms)
@@ -124,7 +98,32 @@ def _debit(service: Service, session: SessionPass, connection: Connection) -> An
         session_id=session_id, amount_base=amount_base, released_base=released
     )
     service.record(debited)
-    return partial(_undo_unless_answered, service, session, connection)
+    undo: Any = partial(_undo_unless_answered, service, session, connection)
+    content.background = undo
+
+
+async def work_for(
+    service: Service, session: SessionPass, work: Work, connection: Connection
+) -> Response:
+    """Make an answer that costs work, and debit the session; raises as `spend` and `work`.
+
+    The amount is reserved during the work, in memory: requests at once cause no more work than the
+    session pays for, and a crash costs nothing.
+    """
+    await web.require_client(connection)
+    session_id, reserved = session.session_id, service.at_work
+    wanted_base = reserved[session_id] = reserved.get(session_id, 0) + session.amount_base
+    try:
+        if not await session_has_budget(service, session_id, wanted_base):
+            raise Unpaid
+        answer = await work()
+        if answer.status_code < 400:
+            await spend(service, session, answer, connection)
+        return answer
+    finally:
+        reserved[session_id] -= session.amount_base
+        if not reserved[session_id]:
+            del reserved[session_id]
 
 
 async def _undo_unless_answered(

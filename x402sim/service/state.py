@@ -149,6 +149,8 @@ class Service:
     answering: set[str] = field(default_factory=set)
     """The one-step payments with an answer taken by this service and not yet recorded as
     written."""
+    at_work: dict[str, int] = field(default_factory=dict)
+    """The base units of each session for which an answer is being made."""
     debits_to_undo: list[tuple[str, int, str]] = field(default_factory=list)
     """Session id, base units and resource of the debits without an answer that the database could
     not undo. Each sweep tries again, and so does the end of the process. A crash loses the list; a

@@ -169,7 +169,7 @@ ALWAYS: Mapping[type[events.Event], Describe] = {
     ),
     events.SessionDebited: _debited,
     events.DebitUndone: lambda event, _: (
-        f"session {short(event.session_id)} not debited: no answer was served"
+        f"session {short(event.session_id)} not debited: its client has hung up"
     ),
     events.AnswerNotWritten: lambda event, _: (
         f"payment {short(event.payment_id)} stays good: its client has hung up"
