@@ -25,7 +25,8 @@ AT_ONCE, MOST_QUERIES = 10_000, 20
 """The blocks of one query at a node with a limit, and the most queries."""
 _HEADERS: Headers = [(b"content-type", b"application/json")]
 _USES = (abi.AUTHORIZATION_USED, abi.AUTHORIZATION_CANCELED)
-Read, Found = TypeVar("Read"), TypeVar("Found")
+Read = TypeVar("Read")
+Found = TypeVar("Found")
 
 
 Moved = tuple[Address, Address, int]
