@@ -85,7 +85,6 @@ async def _ask(probe: Probe, path: str, paid: Paid | None = None) -> TargetAnswe
         "5: Access to protected endpoints",
         so="However its path is spelled, the protected content is served for a proof only.",
     ),
-    decisive=False,
 )
 async def another_spelling_is_no_way_around(probe: Probe) -> None:
     protected = probe.target.protected
