@@ -536,18 +536,20 @@ class Play(rooms.Play[ServerRoom, Answer]):
     def is_goods(self, answer: Answer, goods: Answer) -> bool:
         """Tell whether an answer resembles the paid goods: a success with the same fields.
 
-        {"data": {}, "error": "not found"} is none of {"data": {…}, "error": null}: a field with
-        something in the goods has something. A refusal, or what is no JSON object, must have the
-        same text, digits aside.
+        {"data": {}, "error": "not found"} is none of {"data": {…}, "error": null}: no object or
+        list of the goods may be empty, nor all fields. A refusal, or what is no JSON object, must
+        have the same text, digits aside.
         """
         if not answer.body:
             return False
         sold, got = goods.json, answer.json
         if answer.is_2xx and isinstance(sold, dict) and sold:
-            has_fields = isinstance(got, dict) and got.keys() == sold.keys()
-            return has_fields and all(
-                got[name] not in NOTHING_IN for name, it in sold.items() if it not in NOTHING_IN
-            )
+            if not isinstance(got, dict) or got.keys() != sold.keys():
+                return False
+            full = {name: value for name, value in sold.items() if value not in NOTHING_IN}
+            lost = [value for name, value in full.items() if got[name] in NOTHING_IN]
+            is_empty = any(isinstance(each, (dict, list)) for each in lost)
+            return not is_empty and (len(lost) < len(full) or not full)
         same = answer.headers.get("content-type") == goods.headers.get("content-type")
         is_told = answer.is_2xx or len(goods.undated) > len("{}")
         return same and is_told and answer.undated == goods.undated
