@@ -416,10 +416,10 @@ class Play(rooms.Play[ServerRoom, Answer]):
         gate, before = asyncio.Event(), self.double.count(path)
         with self.double.twisted(on(path, waits(gate))):
             answers = asyncio.gather(*asked)
-            seen, since = 0, stopwatch()
-            while seen < len(asked) and since() < HELD_S:
-                if (now := self.double.count(path) - before) > seen:
-                    seen, since = now, stopwatch()
+            seen, looks = 0, 0  # looks, not seconds: a machine may stand still for a second
+            while seen < len(asked) and looks * LOOK_S < HELD_S:
+                now = self.double.count(path) - before
+                seen, looks = (now, 0) if now > seen else (seen, looks + 1)
                 await CLOCK.sleep(LOOK_S)
             gate.set()
             return list(await answers)
