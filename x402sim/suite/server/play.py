@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import httpx
 
-from x402sim.clock import stopwatch
 from x402sim.http.exchange import retry_after_s
 from x402sim.protocol import mcp
 from x402sim.protocol.messages import decoded
