@@ -278,7 +278,7 @@ class PaymentAuth(FlowAuth):
         self._state_dir = None if state_dir is None else Path(state_dir).absolute()
         self._stored: dict[tuple[str, ...], Stored] = {}
         self._sent_proofs = WeakKeyDictionary[httpx.Request, dict[str, str]]()
-        """By request, the proofs that this object has put on it."""
+        """The proofs on each request from this object, not from the caller."""
         self._lock = threading.Lock()
         self._pid = os.getpid()
 

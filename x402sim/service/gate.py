@@ -108,7 +108,7 @@ async def work_for(
     """Make an answer that costs work, and debit the session; raises as `spend` and `work`.
 
     The amount is reserved during the work, in memory: requests at once cause no more work than the
-    session pays for, and a crash costs nothing.
+    session pays for, and a crash during the work costs nothing, as a debit before it would.
     """
     await web.require_client(connection)
     session_id, reserved = session.session_id, service.at_work

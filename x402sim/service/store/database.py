@@ -18,7 +18,7 @@ LOCK_TIMEOUT_S = 0.5
 """Seconds to wait for another connection's lock, together with the event loop."""
 HELD = ".held"
 """The suffix of a lock file, after the database's name; SQLite uses `.lock` in places."""
-SCHEMA_VERSION = 13
+SCHEMA_VERSION = 14
 _TABLES = ("reputation", "refunds", "debits", "sessions", "payments")
 _COUNT_TAKEN_BACK = (
     "CREATE TEMP TRIGGER taken_back AFTER UPDATE OF state ON main.payments "

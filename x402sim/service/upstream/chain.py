@@ -65,7 +65,9 @@ def read_receipt(receipt: Any, token: Address) -> OnChain | None:
         elif event == abi.AUTHORIZATION_USED:
             authorizer, nonce = indexed
             uses[place] = Address(authorizer[12:]), nonce
-    # Circle's token tells a use, and then the transfer; other tokens tell the transfer first.
+    # Circle's token writes a use, and immediately the transfer; other tokens write the transfer
+    # first. Any transfer of the transaction would not do: the payer may have used many
+    # authorizations there, with a single transfer (tests/evm/test_one_transfer.py).
     after, before = (
         {n: n + step for n, use in uses.items() if moves.get(n + step, (None,))[0] == use[0]}
         for step in (1, -1)

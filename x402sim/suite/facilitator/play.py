@@ -43,7 +43,7 @@ SENDS_S = 5.0
 """Seconds that a play waits for the relayer's transaction, before the play goes on without."""
 LOOK_S = 0.02
 BUSY, BUSY_S = 429, 60.0
-"""The status of a busy facilitator, and the most seconds that one request waits for it."""
+"""The status of a busy facilitator, and the most seconds of waiting in one request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
